@@ -104,6 +104,14 @@ pub fn explore(run: &Run) -> Explored {
     Explored { tally, trace, failure }
 }
 
+/// Plays a run in a world of somebody else: one with an FTL that is none of the project's.
+#[must_use]
+pub fn explore_in<P: Played>(run: &Run, world: impl FnOnce() -> P) -> Explored {
+    let (mut tally, mut trace) = (Tally { runs: 1, ..Tally::default() }, TraceHash::START);
+    let failure = caught(|| trace = play(world(), run, &mut tally)).err();
+    Explored { tally, trace, failure }
+}
+
 /// Plays a run in a world.
 fn play(world: impl Played, run: &Run, tally: &mut Tally) -> TraceHash {
     let mut play = Play { world, setting: &run.setting, cut: None, tally };

@@ -348,7 +348,10 @@ impl<D: Drive> World<D> {
 }
 
 /// Lets something go wrong by which nothing is lost, on a drive of any kind. Gives whether there was a place for it.
-pub(crate) fn disturb(device: &mut EmulatedDevice, block: &BlockFtl<Wire>, now: Time, fault: Fault) -> bool {
+///
+/// # Panics
+/// If the fault takes data away.
+pub fn disturb(device: &mut EmulatedDevice, block: &BlockFtl<Wire>, now: Time, fault: Fault) -> bool {
     let Fault { kind, pick } = fault;
     let report = device.whole_chunk_report(now).expect("the device answers");
     match kind {

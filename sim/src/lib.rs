@@ -57,7 +57,7 @@ mod zone_requests;
 pub mod zone_world;
 
 pub use caught::Failure;
-pub use explore::{Explored, Tally, explore};
+pub use explore::{Explored, Tally, explore, explore_in};
 pub use fault::FaultKind;
 pub use shrink::{Shrunk, shrink};
 pub use swarm::{Drives, Run};

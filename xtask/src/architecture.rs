@@ -23,12 +23,13 @@ const LONG: [(&str, usize); 6] = [
 const SHARED: [&str; 2] = ["block_ftl::BlockFtl", "drive::ZoneFtl"];
 
 /// The crates below `ftl/`, and which of the others each is composed of.
-const FTLS: [(&str, &[&str]); 5] = [
+const FTLS: [(&str, &[&str]); 6] = [
     ("parts", &[]),
     ("blocks", &["parts"]),
     ("tables", &["parts", "blocks"]),
     ("zones", &["parts", "blocks"]),
     ("segments", &["parts", "zones"]),
+    ("append", &["parts", "blocks"]),
 ];
 
 /// Whether the house is in order.

@@ -6,14 +6,16 @@
 
 use crate::block_ftl::BlockFtl;
 use crate::map_pages::Waiting;
-use openftl_core::{Frame, Frames, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
+use openftl_core::{Clock, Frame, FrameForm, Frames, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Status};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::reads::{ReadId, Reader};
 use openftl_parts::map::demand::Looked;
 use openftl_parts::map::{Entry, Map, Place};
+use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{Done, IoError};
+use openftl_parts::tenant::Tenant;
 use openftl_parts::words::Care;
 
 #[derive(Clone, Copy)]
@@ -216,6 +218,47 @@ impl BlockFtl {
             self.reading.requests[request as usize].fail(lost);
         }
         self.command_ended(request, self.flash.now);
+    }
+
+    /// Reads these blocks, and waits for that: what a tenant has in the area, when the drive is opened. Gives a frame for each, or why the
+    /// first of them that cannot be read cannot.
+    ///
+    /// # Errors
+    /// If the device stops completing commands, or there are fewer frames.
+    pub fn read_blocks(
+        &mut self,
+        wanted: &[u64],
+        clock: &mut dyn Clock,
+        tenant: &mut dyn Tenant,
+    ) -> Result<Result<Vec<Frame>, IoError>, OpenError> {
+        let mut frames = Vec::new();
+        if !self.flash.frames.acquire_many(FrameForm::Bytes, wanted.len(), &mut frames) {
+            let text = format!("{} blocks of the area are to be read, and there are fewer frames", wanted.len());
+            return Err(OpenError::Tenant { text, is_lost: false });
+        }
+        for (block, frame) in wanted.iter().zip(&frames) {
+            self.flash.now = self.flash.now.max(clock.now());
+            if let Err(error) = self.read(*block, *block, &[*frame]) {
+                return Ok(Err(error));
+            }
+        }
+        Ok(self.wait_for_reads(clock, tenant)?.map(|()| frames))
+    }
+
+    /// Waits until nothing is being read.
+    ///
+    /// # Errors
+    /// As of [`BlockFtl::read_blocks`].
+    pub fn wait_for_reads(
+        &mut self,
+        clock: &mut dyn Clock,
+        tenant: &mut dyn Tenant,
+    ) -> Result<Result<(), IoError>, OpenError> {
+        self.hand_over();
+        self.run(clock, tenant, |ftl| !ftl.is_reading())?;
+        let mut done = Vec::new();
+        self.poll_beside(clock.now(), &mut done, tenant);
+        Ok(done.into_iter().try_for_each(|done| done.result))
     }
 
     /// Reads blocks of table `number` from block `first` on, each from where `place` says.

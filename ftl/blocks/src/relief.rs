@@ -291,6 +291,9 @@ impl BlockFtl {
     /// # Errors
     /// If the device stops completing commands.
     pub fn wait_for_chunks(&mut self, clock: &mut dyn Clock, tenant: &mut dyn Tenant) -> Result<(), OpenError> {
+        if !self.is_short_of_chunks() {
+            return Ok(());
+        }
         self.hand_over();
         self.run(clock, tenant, |ftl| {
             let is_at_rest = ftl.flash.under_way == 0 && ftl.flash.is_handed_over() && !ftl.flash.stirred;

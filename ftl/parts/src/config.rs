@@ -205,6 +205,13 @@ impl Config {
         Sizing { checkpoint_log_blocks, placement, handles, objects_max }
     }
 
+    /// The same choices for the area of a tenant, of so many blocks, on a drive that says this of itself.
+    #[must_use]
+    pub fn beside(self, tenant: TenantNote, area_blocks: u32) -> Config {
+        let (catalog_blocks, capacity_blocks) = (area_blocks, area_blocks.into());
+        Config { catalog_blocks, capacity_blocks, tenant, payload: FrameForm::Bytes, ..self }
+    }
+
     /// The same choices for a drive of this size.
     #[must_use]
     pub fn sized(&self, sizing: Sizing) -> Config {

@@ -39,7 +39,7 @@ use crate::flash::units::{OpenId, UnitId, Units};
 use crate::words::{Label, Phase, Purpose, ReadOnlyReason};
 use allowance::Allowance;
 pub use bad_chunks::Reset;
-use openftl_core::{AddressFormat, ChunkId, Frame, Frames, Geometry, Ppa, Time, VECTOR_BLOCKS_MAX};
+use openftl_core::{AddressFormat, ChunkId, Frame, Frames, Geometry, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Blocks, Command, Completion, Media, Tag};
 use reads::{ReadId, Reader, Reads};
 use resets::Resets;
@@ -201,6 +201,15 @@ impl Flash {
         let open = self.units.open(chunk, 0);
         self.sample_spare();
         Some(open)
+    }
+
+    /// Takes a free chunk of `pu` for the tenant and opens it.
+    pub fn open_tenant_chunk(&mut self, pu: PuId) -> Option<OpenId> {
+        let chunk = self.provisioning.take(Claim::Tenant(pu))?;
+        self.chunks.set_usage(chunk, ChunkUse::Tenant);
+        self.chunks.set_label(chunk, Label::Ordinary);
+        self.seals.open(chunk);
+        Some(self.units.open(chunk, 0))
     }
 
     /// Writes `used` blocks of `frames`, and padding up to the whole of it, to the next place of `open`.

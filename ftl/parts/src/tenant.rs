@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::flash::Flash;
 use crate::flash::chunks::Chunks;
 use crate::flash::reads::ReadId;
+use crate::flash::shares::{TenantChunks, share_out, spares};
 use crate::flash::units::UnitId;
 use crate::journal::Journal;
 use crate::open_error::OpenError;
@@ -29,27 +30,41 @@ pub trait Tenant {
         0
     }
 
+    /// Its chunks that come and go. A tenant that has chunks has this, and what follows from it below.
+    fn chunks(&self) -> Option<&TenantChunks> {
+        None
+    }
+
+    /// The same, to change.
+    fn chunks_mut(&mut self) -> Option<&mut TenantChunks> {
+        None
+    }
+
     /// Of `good` chunks, of which the plan leaves `beyond`, so many are spares; the rest is its own.
-    fn spares(&self, _good: u64, beyond: u64) -> u64 {
-        beyond
+    fn spares(&self, good: u64, beyond: u64) -> u64 {
+        if self.chunks().is_some() { beyond.min(spares(good)) } else { beyond }
     }
 
     /// Takes its share of the chunks.
-    fn share_out(&mut self, _flash: &mut Flash, _chunks: &Chunks) {}
+    fn share_out(&mut self, flash: &mut Flash, chunks: &Chunks) {
+        if self.chunks().is_some() {
+            share_out(flash, chunks);
+        }
+    }
 
     /// A chunk was found in which the map has nothing. Whether it may be its own.
-    fn find_chunk(&mut self, _flash: &mut Flash, _descriptor: &ChunkDescriptor) -> bool {
-        false
+    fn find_chunk(&mut self, flash: &mut Flash, descriptor: &ChunkDescriptor) -> bool {
+        self.chunks_mut().is_some_and(|chunks| chunks.find(flash, descriptor))
     }
 
     /// Whether it has yet to say whose the chunks are that were found.
     fn has_found(&self) -> bool {
-        false
+        self.chunks().is_some_and(TenantChunks::has_found)
     }
 
     /// Chunks of `group` that it has given back and that are on their way to be free, and how many of them are still being closed.
-    fn leaving(&self, _flash: &Flash, _group: u32) -> (u32, u32) {
-        (0, 0)
+    fn leaving(&self, flash: &Flash, group: u32) -> (u32, u32) {
+        self.chunks().map_or((0, 0), |chunks| chunks.leaving_in(flash, group))
     }
 
     /// Goes on with whatever it does.
@@ -76,10 +91,16 @@ pub trait Tenant {
     }
 
     /// Nothing more can be written to a chunk: anybody's.
-    fn chunk_closed(&mut self, _flash: &mut Flash, _chunk: ChunkId) {}
+    fn chunk_closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        if let Some(chunks) = self.chunks_mut() {
+            chunks.closed(flash, chunk);
+        }
+    }
 
     /// A chunk is on its way to be free no more: it has been reset, or has gone bad. Anybody's.
-    fn leave(&mut self, _flash: &mut Flash, _chunk: ChunkId) {}
+    fn leave(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        flash.stirred |= self.chunks_mut().is_some_and(|chunks| chunks.left(flash, chunk));
+    }
 
     /// What a chunk of its own holds should move.
     fn queue_weak(&mut self, _flash: &mut Flash, _chunk: ChunkId) {}

@@ -244,9 +244,7 @@ impl<M: Media> TableFtl<M> {
             ftl.hand_over();
             ftl.flash.turn_read_only_if_worn_out(&ftl.journal.superblock);
             ftl.note_missing_room(&tables);
-            if ftl.is_short_of_chunks() {
-                ftl.wait_for_chunks(clock, &mut tables)?;
-            }
+            ftl.wait_for_chunks(clock, &mut tables)?;
         }
         let mut drive = TableFtl::new(ftl, tables, catalog);
         if access != Access::Inspect {

@@ -5,13 +5,13 @@ use super::Tables;
 use super::catalog::{CatalogError, Reader, TableRuns};
 use super::table::Table;
 use openftl_blocks::block_ftl::BlockFtl;
-use openftl_core::{Clock, FrameForm};
+use openftl_core::Clock;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::map::Place;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::target::{BlockTarget, Done, IoError, Request};
+use openftl_parts::target::IoError;
 
 /// Blocks of the catalog that are read at a time when a drive is opened.
 const READ_BLOCKS: u32 = 64;
@@ -23,39 +23,23 @@ pub(crate) fn read_catalog(
     tables: &mut Tables,
 ) -> Result<Reader, OpenError> {
     let mut reader = Reader::default();
-    let mut frames = Vec::new();
     let blocks = ftl.config().catalog_blocks;
     let count = READ_BLOCKS.min(blocks);
-    assert!(
-        ftl.flash.frames.acquire_many(FrameForm::Bytes, count as usize, &mut frames),
-        "a drive has frames for a read"
-    );
     for first in (0..blocks).step_by(count as usize) {
         let wanted =
             (first..(first + count).min(blocks)).filter(|block| ftl.place(u64::from(*block)) != Some(Place::Unmapped));
-        for block in wanted.collect::<Vec<u32>>() {
-            let frame = frames[(block - first) as usize];
-            let read = Request::Read { first: block.into(), frames: &[frame] };
-            let now = clock.now();
-            ftl.submit(now, block.into(), read).map_err(|error| lost(block, &error))?;
+        let wanted: Vec<u64> = wanted.map(u64::from).collect();
+        let frames = ftl.read_blocks(&wanted, clock, tables)?.map_err(lost)?;
+        for (block, frame) in wanted.iter().zip(frames) {
+            reader.take(*block as u32, ftl.flash.frames.bytes(frame))?;
+            ftl.flash.frames.release(frame);
         }
-        ftl.run(clock, tables, |ftl| !ftl.is_reading())?;
-        let mut done = Vec::new();
-        ftl.poll_beside(clock.now(), &mut done, tables);
-        for Done { tag, result, .. } in done {
-            let block = tag as u32;
-            result.map_err(|error| lost(block, &error))?;
-            reader.take(block, ftl.flash.frames.bytes(frames[(block - first) as usize]))?;
-        }
-    }
-    for frame in frames {
-        ftl.flash.frames.release(frame);
     }
     Ok(reader)
 }
 
-fn lost(block: u32, error: &IoError) -> CatalogError {
-    CatalogError::Lost { block, reason: error.to_string() }
+fn lost(error: IoError) -> CatalogError {
+    CatalogError::Lost { block: error.block().unwrap_or(0) as u32, reason: error.to_string() }
 }
 
 impl Tables {
@@ -91,12 +75,8 @@ impl Tables {
 
     /// Chunks that were found and are of no table: what a crash left of one that was not committed, or was deleted.
     pub(crate) fn release_found_chunks(&mut self, flash: &mut Flash) {
-        for (chunk, FoundChunk { write_pointer, is_open }) in self.coming_and_going.take_rest(flash) {
-            if is_open {
-                // Its opening may not be in the log, and what it holds does not count.
-                flash.seals.open(chunk);
-            }
-            let open = is_open.then(|| flash.units.open(chunk, write_pointer));
+        for (chunk, found) in self.coming_and_going.take_rest(flash) {
+            let open = found.open(flash, chunk);
             self.release_chunk(flash, chunk, open);
         }
     }

@@ -4,11 +4,10 @@ use super::table::UnitPlace;
 use super::{Tables, WRITING_MAX};
 use openftl_blocks::refresh::REFRESHES_MAX;
 use openftl_core::{ChunkId, Geometry};
-use openftl_media::{ChunkDescriptor, Completion};
+use openftl_media::Completion;
 use openftl_parts::flash::Flash;
-use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::flash::reads::ReadId;
-use openftl_parts::flash::shares::{share_out, spares};
+use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::UnitId;
 use openftl_parts::journal::Journal;
 use openftl_parts::tenant::Tenant;
@@ -22,24 +21,12 @@ impl Tenant for Tables {
         WRITING_MAX * (behind + unit) as usize + Tables::frames_to_move(geometry, unit) as usize
     }
 
-    fn spares(&self, good: u64, beyond: u64) -> u64 {
-        beyond.min(spares(good))
+    fn chunks(&self) -> Option<&TenantChunks> {
+        Some(&self.coming_and_going)
     }
 
-    fn share_out(&mut self, flash: &mut Flash, chunks: &Chunks) {
-        share_out(flash, chunks);
-    }
-
-    fn find_chunk(&mut self, flash: &mut Flash, descriptor: &ChunkDescriptor) -> bool {
-        self.coming_and_going.find(flash, descriptor)
-    }
-
-    fn has_found(&self) -> bool {
-        self.coming_and_going.has_found()
-    }
-
-    fn leaving(&self, flash: &Flash, group: u32) -> (u32, u32) {
-        self.coming_and_going.leaving_in(flash, group)
+    fn chunks_mut(&mut self) -> Option<&mut TenantChunks> {
+        Some(&mut self.coming_and_going)
     }
 
     fn advance(&mut self, flash: &mut Flash, journal: &mut Journal) {
@@ -86,10 +73,6 @@ impl Tenant for Tables {
 
     fn read_ended(&mut self, flash: &mut Flash, read: ReadId, completion: Completion) {
         self.unit_read(flash, read, completion);
-    }
-
-    fn chunk_closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
-        self.coming_and_going.closed(flash, chunk);
     }
 
     fn leave(&mut self, flash: &mut Flash, chunk: ChunkId) {

@@ -14,10 +14,9 @@ use openftl_core::{ChunkId, Frame, Ppa, PuId, VECTOR_BLOCKS_MAX};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::oob::{BlockKind, Oob};
-use openftl_parts::flash::provisioning::Claim;
 use openftl_parts::flash::units::{OpenChunk, OpenId};
 use openftl_parts::journal::Journal;
-use openftl_parts::words::{Label, Purpose};
+use openftl_parts::words::Purpose;
 
 /// Whether more can be appended to a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -268,13 +267,7 @@ impl Tables {
         };
         let open = match open {
             Some(open) => open,
-            None => {
-                let chunk = flash.provisioning.take(Claim::Tenant(pu))?;
-                flash.chunks.set_usage(chunk, ChunkUse::Tenant);
-                flash.chunks.set_label(chunk, Label::Ordinary);
-                flash.seals.open(chunk);
-                flash.units.open(chunk, 0)
-            }
+            None => flash.open_tenant_chunk(pu)?,
         };
         self.table_mut(slot).writing().open.push(open);
         Some(open)

@@ -18,7 +18,7 @@ use crate::tenancy::note;
 use crate::zones::{NONE, ZoneStatistics, Zones};
 use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
 use openftl_blocks::reading::BlockPlace;
-use openftl_core::{Clock, Frame, FrameForm, Frames, Ppa, Time};
+use openftl_core::{Clock, Frame, Frames, Ppa, Time};
 use openftl_media::{ChunkState, Media};
 use openftl_parts::accounts::statistics::Statistics;
 use openftl_parts::config::Config;
@@ -101,7 +101,7 @@ impl<M: Media> ZoneFtl<M> {
         let (layout, config) = zones_for(&geometry, &good, &config, &zoned)?;
         let mut zones = Zones::new(&geometry, layout, zoned.limits, zoned.face);
         let mut ftl = BlockFtl::format_beside(media, config, clock, &mut zones)?;
-        finding::release_found(&mut zones, &mut ftl.flash);
+        zones.release_found(&mut ftl.flash);
         zones.keep_frames(&mut ftl.flash);
         zones.refresh.is_stopped = false;
         Ok(ZoneFtl::new(ftl, zones))
@@ -122,8 +122,7 @@ impl<M: Media> ZoneFtl<M> {
         let geometry = *media.geometry();
         // What it was formatted for is found in its superblock.
         let layout = Layout::new(&geometry, 1, 1, 1);
-        let (catalog_blocks, tenant) = (config.catalog_blocks.max(1), note(&layout, 1, Face::Zones));
-        let config = Config { catalog_blocks, tenant, payload: FrameForm::Bytes, ..config };
+        let config = config.beside(note(&layout, 1, Face::Zones), 1);
         let mut zones = Zones::new(&geometry, layout, Limits { max_open: 1, max_active: 1 }, Face::Zones);
         zones.asked = limits;
         let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut zones)?;
@@ -140,7 +139,7 @@ impl<M: Media> ZoneFtl<M> {
                 drive.flush_all(false, clock)?;
             }
             // Only now: chunks that are not full are padded, and nobody is to wait for that.
-            finding::release_found(&mut drive.zones, &mut drive.ftl.flash);
+            drive.zones.release_found(&mut drive.ftl.flash);
             drive.ftl.hand_over();
             drive.zones.refresh.is_stopped = false;
         }
@@ -355,14 +354,14 @@ impl ZoneFtl {
             self.begin_flush(None, is_last);
             if !is_last && !self.save_at_once() {
                 // Units have to be written first, and may want the chunks that nobody has.
-                finding::release_found(&mut self.zones, &mut self.ftl.flash);
+                self.zones.release_found(&mut self.ftl.flash);
             }
             self.poll(clock.now(), &mut done);
         }
         while !self.flushes.is_empty() && self.ftl.flash.may_program() {
             // Where the device has nothing to do room is in chunks that nobody has, though the drive may look now and then.
             if self.ftl.flash.under_way == 0 && self.zones.coming_and_going.has_found() {
-                finding::release_found(&mut self.zones, &mut self.ftl.flash);
+                self.zones.release_found(&mut self.ftl.flash);
                 self.poll(clock.now(), &mut done);
                 continue;
             }

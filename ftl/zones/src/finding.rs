@@ -30,7 +30,7 @@ use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::map::Place;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, IoError, Request};
-use openftl_parts::words::{Access, TRANSACTION_BLOCKS_MAX};
+use openftl_parts::words::Access;
 
 /// Blocks of the area that are read at a time.
 const READ_BLOCKS: u32 = 64;
@@ -39,64 +39,20 @@ fn lost(text: String) -> OpenError {
     OpenError::Tenant { text, is_lost: true }
 }
 
-/// Chunks that were found and are of no zone: what a crash left of one that was reset, or not flushed.
-pub(crate) fn release_found(zones: &mut Zones, flash: &mut Flash) {
-    for (chunk, FoundChunk { write_pointer, is_open }) in zones.coming_and_going.take_rest(flash) {
-        if is_open {
-            // Its opening may not be in the log, and what it holds does not count.
-            flash.seals.open(chunk);
-        }
-        let open = is_open.then(|| flash.units.open(chunk, write_pointer));
-        zones.release_chunk(flash, chunk, open);
-    }
-}
-
-/// Reads these blocks of the area, each into its frame.
-fn read_area(
-    ftl: &mut BlockFtl,
-    zones: &mut Zones,
-    clock: &mut dyn Clock,
-    wanted: &[u64],
-    frames: &[Frame],
-) -> Result<(), OpenError> {
-    for (block, frame) in wanted.iter().zip(frames) {
-        let now = clock.now();
-        let read = Request::Read { first: *block, frames: &[*frame] };
-        ftl.submit(now, *block, read).map_err(|error| unreadable(*block, &error))?;
-    }
-    wait_for_reads(ftl, zones, clock)
-}
-
-fn unreadable(block: u64, error: &IoError) -> OpenError {
-    lost(format!("block {block} of the area with the records of zones cannot be read: {error}"))
-}
-
-fn wait_for_reads(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) -> Result<(), OpenError> {
-    ftl.hand_over();
-    ftl.run(clock, zones, |ftl| !ftl.is_reading())?;
-    let mut done = Vec::new();
-    ftl.poll_beside(clock.now(), &mut done, zones);
-    for Done { tag, result, .. } in done {
-        result.map_err(|error| unreadable(tag, &error))?;
-    }
-    Ok(())
+fn unreadable(error: &IoError) -> OpenError {
+    lost(format!("the area with the records of zones cannot be read: {error}"))
 }
 
 /// Every record that was ever written, with its zone.
 fn read_records(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) -> Result<Vec<(u32, Record)>, OpenError> {
     let layout = zones.layout;
     let mut records = Vec::new();
-    let mut frames = Vec::new();
     let count = READ_BLOCKS.min(layout.record_blocks);
-    assert!(
-        ftl.flash.frames.acquire_many(FrameForm::Bytes, count as usize, &mut frames),
-        "a drive has frames for a read"
-    );
     for first in (0..layout.record_blocks).step_by(count as usize) {
         let blocks = first..(first + count).min(layout.record_blocks);
         let wanted: Vec<u64> =
             blocks.map(u64::from).filter(|block| ftl.place(*block) != Some(Place::Unmapped)).collect();
-        read_area(ftl, zones, clock, &wanted, &frames)?;
+        let frames = ftl.read_blocks(&wanted, clock, zones)?.map_err(|error| unreadable(&error))?;
         for (block, frame) in wanted.iter().zip(&frames) {
             let zone = *block as u32 * layout.records_per_block;
             let bytes = ftl.flash.frames.bytes(*frame).chunks_exact(layout.record_bytes());
@@ -106,8 +62,8 @@ fn read_records(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) ->
                 records.push((zone, record));
             }
         }
+        frames.into_iter().for_each(|frame| ftl.flash.frames.release(frame));
     }
-    frames.into_iter().for_each(|frame| ftl.flash.frames.release(frame));
     Ok(records)
 }
 
@@ -242,8 +198,10 @@ fn adopt_unfinished(
         }
     }
     let tail = record.saved.as_ref();
-    // Also of a zone that is read-only: what it was said to have may have been in memory alone.
-    let written = end_of(zones, &columns, tail);
+    // Also of a zone that is read-only: what it was said to have may have been in memory alone. What was not durable of one stays away, or
+    // a zone that nobody writes to might grow.
+    let most = if record.state == RecordState::ReadOnly { record.written } else { layout.capacity };
+    let written = end_of(zones, &columns, tail).min(most);
     let mut writer = Writer::new(zone, record.number, layout.width);
     // What was only found now is durable with the first flush.
     writer.durable = if is_clean { written } else { record.written.min(written) };
@@ -568,7 +526,6 @@ fn load_blocks(
 ) -> Result<(), OpenError> {
     let layout = zones.layout;
     let tail = writer.saved.as_ref();
-    let (mut places, mut of_tail) = (Vec::new(), Vec::new());
     for (block, frame) in blocks.iter().zip(frames) {
         let (column, at) = layout.place(*block);
         let found = columns[column as usize].as_ref();
@@ -582,16 +539,15 @@ fn load_blocks(
                 ftl.read_elsewhere(u64::from(*block), writer.number, *block, &[*frame], |_, _| BlockPlace::Media(ppa));
             }
             None if tail.is_some_and(|saved| saved.has(*block, &layout)) => {
-                places.push(layout.tail_place(tail.expect("it was just looked at").tail, *block));
-                of_tail.push(*frame);
+                let place = layout.tail_place(tail.expect("it was just looked at").tail, *block);
+                let read = Request::Read { first: place, frames: &[*frame] };
+                let now = clock.now();
+                ftl.submit(now, place, read).map_err(|error| unreadable(&error))?;
             }
             None => return Err(lost(format!("block {block} of zone {} is nowhere", writer.zone))),
         }
     }
-    for (places, frames) in places.chunks(TRANSACTION_BLOCKS_MAX).zip(of_tail.chunks(TRANSACTION_BLOCKS_MAX)) {
-        read_area(ftl, zones, clock, places, frames)?;
-    }
-    wait_for_reads(ftl, zones, clock)?;
+    ftl.wait_for_reads(clock, zones)?.map_err(|error| unreadable(&error))?;
     for (block, frame) in blocks.iter().zip(frames) {
         let oob = Oob { kind: BlockKind::Tenant, address: u64::from(*block), sequence: writer.number };
         oob.seal(&mut ftl.flash.frames, *frame);

@@ -5,7 +5,7 @@ use crate::face::Face;
 use crate::layout::{EXTENSION_UNIT_BYTES, Layout, WINDOW_BLOCKS_MAX};
 use crate::tenancy::note;
 use openftl_core::units::{ByteSize, Share};
-use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
+use openftl_core::{BLOCK_BYTES, Geometry};
 use openftl_parts::config::Config;
 use openftl_parts::flash::plan::Plan;
 use openftl_parts::flash::shares::shares;
@@ -110,14 +110,7 @@ pub(crate) fn zones_for(
         let layout = Layout::new(geometry, width, count, limits.max_active)
             .with_extension(extension_bytes)
             .with_windows(window_blocks);
-        let area = layout.area_blocks();
-        let config = Config {
-            catalog_blocks: area,
-            capacity_blocks: area.into(),
-            tenant: note(&layout, limits.max_open, zoned.face),
-            payload: FrameForm::Bytes,
-            ..config.clone()
-        };
+        let config = config.clone().beside(note(&layout, limits.max_open, zoned.face), layout.area_blocks());
         let plan = Plan::new(geometry, &config)?;
         let share = shares(good, &plan).iter().sum::<u32>();
         // Columns that move take another chunk before they give theirs back: those of active zones when the host writes on, those

@@ -7,13 +7,12 @@ use crate::refresh::CHECK;
 use crate::state::ZoneState;
 use crate::zones::Zones;
 use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};
-use openftl_media::{ChunkDescriptor, Completion};
+use openftl_media::Completion;
 use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
-use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::flash::reads::ReadId;
-use openftl_parts::flash::shares::{share_out, spares};
+use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::UnitId;
 use openftl_parts::journal::Journal;
 use openftl_parts::open_error::OpenError;
@@ -106,24 +105,12 @@ impl Tenant for Zones {
         (self.board.limits().max_active * zone) as usize + self.own_frames_needed()
     }
 
-    fn spares(&self, good: u64, beyond: u64) -> u64 {
-        beyond.min(spares(good))
+    fn chunks(&self) -> Option<&TenantChunks> {
+        Some(&self.coming_and_going)
     }
 
-    fn share_out(&mut self, flash: &mut Flash, chunks: &Chunks) {
-        share_out(flash, chunks);
-    }
-
-    fn find_chunk(&mut self, flash: &mut Flash, descriptor: &ChunkDescriptor) -> bool {
-        self.coming_and_going.find(flash, descriptor)
-    }
-
-    fn has_found(&self) -> bool {
-        self.coming_and_going.has_found()
-    }
-
-    fn leaving(&self, flash: &Flash, group: u32) -> (u32, u32) {
-        self.coming_and_going.leaving_in(flash, group)
+    fn chunks_mut(&mut self) -> Option<&mut TenantChunks> {
+        Some(&mut self.coming_and_going)
     }
 
     fn advance(&mut self, flash: &mut Flash, journal: &mut Journal) {

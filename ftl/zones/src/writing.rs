@@ -8,12 +8,10 @@ use crate::zones::Zones;
 use openftl_core::{Frame, PuId, VECTOR_BLOCKS_MAX};
 use openftl_media::{Completion, Status};
 use openftl_parts::flash::Flash;
-use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::oob::{BlockKind, Oob};
-use openftl_parts::flash::provisioning::Claim;
 use openftl_parts::flash::reads::{ReadId, Reader};
 use openftl_parts::flash::units::UnitId;
-use openftl_parts::words::{Label, Purpose};
+use openftl_parts::words::Purpose;
 
 /// Marks units that are copied from the chunk that a column moves away from.
 const COPY: u32 = 1 << 31;
@@ -285,13 +283,10 @@ impl Zones {
             self.lacks_room = true;
             return false;
         };
-        let Some(chunk) = flash.provisioning.take(Claim::Tenant(pu)) else { return false };
-        flash.chunks.set_usage(chunk, ChunkUse::Tenant);
-        flash.chunks.set_label(chunk, Label::Ordinary);
-        flash.seals.open(chunk);
-        let open = Some(flash.units.open(chunk, 0));
+        let Some(open) = flash.open_tenant_chunk(pu) else { return false };
+        let chunk = flash.units.chunk(open).chunk;
         let column = &mut self.writer(slot).columns[at as usize];
-        column.new = Some(NewChunk { chunk, open, submitted: 0, programmed: 0, readable: 0 });
+        column.new = Some(NewChunk { chunk, open: Some(open), submitted: 0, programmed: 0, readable: 0 });
         column.stage = Stage::Copying { copied: 0 };
         let moved = u64::from(column.old.is_some());
         self.statistics.columns_moved += moved;

@@ -10,7 +10,6 @@ use crate::writer::{Stage, Writer, ZoneUnit};
 use openftl_blocks::reading::BlockPlace;
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
 use openftl_parts::flash::Flash;
-use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::OpenId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -340,15 +339,12 @@ impl Zones {
 
     /// Nothing needs `chunk` any more.
     pub(crate) fn release_chunk(&mut self, flash: &mut Flash, chunk: ChunkId, open: Option<OpenId>) {
-        let open = open.filter(|open| flash.units.chunk_if_open(*open) == Some(chunk));
-        match open {
-            Some(open) if flash.units.room(open) == flash.geometry.blocks_per_chunk => {
-                self.coming_and_going.give_back(flash, chunk, open);
-                (self.is_stirred, flash.stirred) = (true, true);
-            }
-            Some(open) => self.coming_and_going.leave_open(flash, chunk, open),
-            None if flash.chunks.usage(chunk) == ChunkUse::Tenant => self.coming_and_going.leave_closed(flash, chunk),
-            None => {}
-        }
+        self.is_stirred |= self.coming_and_going.release(flash, chunk, open);
+    }
+
+    /// Nor those that were found and are of no zone: what a crash left of one that was reset, or not flushed.
+    pub(crate) fn release_found(&mut self, flash: &mut Flash) {
+        self.coming_and_going.release_rest(flash);
+        self.is_stirred = true;
     }
 }

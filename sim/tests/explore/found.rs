@@ -596,6 +596,7 @@ fn a_table_that_waits_for_a_move_is_told_of_its_end() {
 /// 30,013,371: the last flush of a stop could not save one zone, and records said less of the others than was saved.
 /// 60,010,741: zones that are read only kept all tails, and a flush waited for one.
 /// 80,001,216: a weak column that was to move found no chunk, and its zone waited for what it would give back.
+/// 80,002,973: a zone that is read only, and could not all be saved when the drive was stopped, had more of it after a power cut.
 /// 20,010,666: a drive that wore out while it was stopped said that it was stopped, and zones ended where older records said.
 #[test]
 fn histories_of_zones_that_once_failed_pass() {
@@ -642,6 +643,7 @@ fn histories_of_zones_that_once_failed_pass() {
             "x86 S0+3 S0+4 S0+1 A0+4 A0+3 i1 S0+2 A0+4 f A0+2 f R0+0 A0+1 R0+0 Z0+0 A0+1 x43/64/78/117 f K0+2 A0+4 A5928+2 A0+4 \
              S0+3 A0+3 f R0+0 A0+3 i12500 x8/138/36t/47t R0+0 i10000 R0+0 Z0+0 S0+4 A8983+3 S8423+2 f x1/3",
         ),
+        (80_002_973, "A1+2 D2+18 x1 R1+0 R2+0 Q1+1 x1 S0+2 A2+10 !corrupt3649 A2+27 c x1"),
         (30_009_062, "S0+2 D0+2 x7"),
         (20_010_666, "S2+144 S6241+96 S1+144 f A0+144 R2+0 f R1+0 S1+74 c S1+36 c"),
     ];

@@ -500,7 +500,7 @@ fn a_page_is_taken_apart() {
 }
 
 /// The languages of blocks. The first three are acts, a block without one is a drawing.
-const LANGUAGES: [&str; 6] = ["sh", "console", "toml", "text", "cpp", ""];
+const LANGUAGES: [&str; 7] = ["sh", "console", "toml", "text", "rust", "cpp", ""];
 
 /// A test for each page with commands, and [`PAGES`], their names.
 macro_rules! pages {
@@ -584,4 +584,5 @@ const PROSE: &[&str] = &[
     "docs/architecture.md",
     "docs/guide/explore.md",
     "docs/guide/reproduce.md",
+    "docs/write-an-ftl.md",
 ];

@@ -46,6 +46,17 @@ pub struct FoundChunk {
     pub is_open: bool,
 }
 
+impl FoundChunk {
+    /// Goes on with `chunk` where it was left, if more can be written to it. What it holds does not count.
+    pub fn open(self, flash: &mut Flash, chunk: ChunkId) -> Option<OpenId> {
+        self.is_open.then(|| {
+            // Its opening may not be in the log.
+            flash.seals.open(chunk);
+            flash.units.open(chunk, self.write_pointer)
+        })
+    }
+}
+
 /// Chunks of a tenant that come and go: found when the drive was opened and not known to be any's yet, or on their way to be free.
 #[derive(Default)]
 pub struct TenantChunks {
@@ -92,6 +103,30 @@ impl TenantChunks {
         let found = std::mem::take(&mut self.found);
         self.note(flash);
         found
+    }
+
+    /// Gives back all others that were found: they are of nothing.
+    pub fn release_rest(&mut self, flash: &mut Flash) {
+        for (chunk, found) in self.take_rest(flash) {
+            let open = found.open(flash, chunk);
+            self.release(flash, chunk, open);
+        }
+    }
+
+    /// Nothing needs `chunk` any more. Returns whether it is free at once.
+    pub fn release(&mut self, flash: &mut Flash, chunk: ChunkId, open: Option<OpenId>) -> bool {
+        let open = open.filter(|open| flash.units.chunk_if_open(*open) == Some(chunk));
+        match open {
+            Some(open) if flash.units.room(open) == flash.geometry.blocks_per_chunk => {
+                self.give_back(flash, chunk, open);
+                flash.stirred = true;
+                return true;
+            }
+            Some(open) => self.leave_open(flash, chunk, open),
+            None if flash.chunks.usage(chunk) == ChunkUse::Tenant => self.leave_closed(flash, chunk),
+            None => {}
+        }
+        false
     }
 
     /// So many are to leave as soon as it is durable that nothing names them: the drive is not worn out for lack of them.
