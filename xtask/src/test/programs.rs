@@ -157,6 +157,10 @@ pub fn run(name: &str, mut command: Command, alone: &dyn Fn(Option<&str>) -> Str
     Ok(tally)
 }
 
+/// Lines of what a failed test has said that are repeated, and how much of each, at most.
+const WORDS_LINES_MAX: usize = 20;
+const WORDS_CHARS_MAX: usize = 400;
+
 /// Reads what libtest prints.
 #[derive(Default)]
 struct Reader {
@@ -189,8 +193,21 @@ impl Reader {
         }
     }
 
+    /// What a test that failed has said, as far as its stack, each line behind a line break. Whoever sees the end of a long
+    /// run alone sees that.
+    fn words_of(&self, name: &str) -> String {
+        let heading = format!("---- {name} stdout ----");
+        let said = self.lines.iter().skip_while(|line| **line != heading).skip(1);
+        let is_over =
+            |line: &&String| line.starts_with("---- ") || *line == "failures:" || line.starts_with("stack backtrace");
+        let said = said.take_while(|line| !is_over(line)).filter(|line| !line.trim().is_empty());
+        let shortened = said.map(|line| line.chars().take(WORDS_CHARS_MAX).collect::<String>());
+        shortened.take(WORDS_LINES_MAX).map(|line| format!("\n      {line}")).collect()
+    }
+
     fn tally(&mut self, is_success: bool, alone: &dyn Fn(Option<&str>) -> String) -> Tally {
-        let mut failed: Vec<String> = self.failed.iter().map(|name| alone(Some(name))).collect();
+        let with_words = |name: &String| alone(Some(name)) + &self.words_of(name);
+        let mut failed: Vec<String> = self.failed.iter().map(with_words).collect();
         if failed.is_empty() && !is_success {
             failed.push(alone(None));
         }
@@ -223,6 +240,28 @@ mod tests {
         let lines =
             ["test a ... ok", "test b ... FAILED", "failures:", "    b", "test result: FAILED. 1 passed; 1 failed"];
         assert_eq!(read(&lines, false), Tally { passed: 1, failed: vec!["run b".to_owned()], ignored: Vec::new() });
+    }
+
+    #[test]
+    fn what_a_failed_test_has_said_is_repeated_with_its_command() {
+        let lines = [
+            "test a ... FAILED",
+            "test b ... FAILED",
+            "failures:",
+            "---- a stdout ----",
+            "",
+            "thread 'a' panicked at x.rs:1:2:",
+            "it is 1, not 2",
+            "stack backtrace:",
+            "   0: main",
+            "---- b stdout ----",
+            "other words",
+            "failures:",
+            "    a",
+        ];
+        let expected =
+            ["run a\n      thread 'a' panicked at x.rs:1:2:\n      it is 1, not 2", "run b\n      other words"];
+        assert_eq!(read(&lines, false).failed, expected);
     }
 
     #[test]
