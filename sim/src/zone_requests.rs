@@ -1,8 +1,8 @@
-//! What only some zoned drives take: windows that are written in any order, and descriptor extensions.
+//! What only some zoned drives take: windows that are written in any order, and descriptor extensions. And reads of what may be lost.
 
 use crate::zone_model::{IN_ORDER, Life};
 use crate::zone_world::{EXTENSION, Errand, ZoneWorld, stamp};
-use openftl_core::Clock;
+use openftl_core::{Clock, Frame, Stamp};
 use openftl_parts::Durability;
 use openftl_zones::{ZoneError, ZoneRequest};
 
@@ -100,5 +100,46 @@ impl ZoneWorld {
         self.under_way.push((tag, Errand::Other));
         self.note_crash_points();
         Ok(())
+    }
+
+    /// What blocks say; of one that may be lost, and cannot be read, nothing.
+    pub(crate) fn read_raw(&mut self, zone: u32, first: u32, count: u32) -> Vec<Option<Stamp>> {
+        match self.try_to_read(zone, first, count) {
+            Ok(stamps) => stamps.into_iter().map(Some).collect(),
+            Err(error) => {
+                assert!(self.model.is_hurt(), "blocks {first} to {} of zone {zone}: {error}", first + count);
+                let alone = |block: u32| self.read_alone(zone, block).ok();
+                (first..first + count).map(alone).collect()
+            }
+        }
+    }
+
+    /// Reads one block, whatever it says.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn read_alone(&mut self, zone: u32, block: u32) -> Result<Stamp, ZoneError> {
+        self.try_to_read(zone, block, 1).map(|stamps| stamps[0])
+    }
+
+    fn try_to_read(&mut self, zone: u32, first: u32, count: u32) -> Result<Vec<Stamp>, ZoneError> {
+        let frames = self.frames(count);
+        let (now, tag, at) = (self.clock.now(), self.next_tag(), self.address(zone, first));
+        self.ftl().submit(now, tag, ZoneRequest::Read { first: at, frames: &frames }).expect("it can be read");
+        let mut done = Vec::new();
+        while done.is_empty() {
+            let now = self.clock.now();
+            self.ftl().poll(now, &mut done);
+            if done.is_empty() {
+                let due = self.ftl().next_due().expect("the read is under way");
+                self.clock.wait_until(due);
+            }
+        }
+        let ended = done.remove(0);
+        let pool = self.ftl().frames_mut();
+        let stamp_of = |frame: &Frame| Stamp::recognise(pool.bytes(*frame)).expect("all blocks are stamps");
+        let stamps = ended.result.map(|()| frames.iter().map(stamp_of).collect());
+        frames.into_iter().for_each(|frame| pool.release(frame));
+        stamps
     }
 }

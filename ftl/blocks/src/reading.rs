@@ -400,6 +400,9 @@ fn verdict(frames: &Frames, frame: Frame, table: Option<u64>, block: u64, verify
     let oob = if verify { Oob::verify(frames, frame) } else { Oob::peek(frames, frame) };
     match oob {
         Ok(Oob { kind: BlockKind::Tenant, address, sequence }) if address == block && table == Some(sequence) => Ok(()),
+        Ok(Oob { kind: BlockKind::Lost, address, sequence }) if address == block && table == Some(sequence) => {
+            Err(IoError::Unrecovered { block })
+        }
         _ if table.is_some() => Err(IoError::WrongBlock { block }),
         Ok(Oob { kind: BlockKind::Data, address, .. }) if address == block => Ok(()),
         Ok(Oob { kind: BlockKind::Lost, address, .. }) if address == block => Err(IoError::Unrecovered { block }),

@@ -292,7 +292,7 @@ impl BlockFtl {
                 is_empty || is_padding() || Oob::verify(&self.flash.frames, frame).is_ok()
             }
             Held::Table(number) => Oob::verify(&self.flash.frames, frame)
-                .is_ok_and(|oob| oob.kind == BlockKind::Tenant && oob.sequence == number),
+                .is_ok_and(|oob| matches!(oob.kind, BlockKind::Tenant | BlockKind::Lost) && oob.sequence == number),
         }
     }
 }

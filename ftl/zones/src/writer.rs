@@ -53,8 +53,6 @@ pub(crate) enum Stage {
     WithoutChunk,
     /// What is in the old chunk is copied: so many blocks have been.
     Copying { copied: u32 },
-    /// A block that is to be copied is lost: what is in the old chunk stays there, and nothing more is written.
-    Stuck,
     /// Units go to its chunk.
     Ready,
     /// A unit could not be written at this block. The others of its chunk end first.

@@ -195,7 +195,7 @@ impl Zones {
             let column = &mut self.writer(slot).columns[at as usize];
             match column.stage {
                 Stage::Failing { at: failed } if column.is_at_rest(flash) => self.leave_chunk(flash, slot, at, failed),
-                Stage::Failing { .. } | Stage::Stuck => return,
+                Stage::Failing { .. } => return,
                 Stage::WithoutChunk => {
                     if !self.wants_chunk(flash, slot, at) || !self.take_chunk(flash, slot, at) {
                         return;
@@ -370,7 +370,7 @@ impl Zones {
         let number = self.writer(slot).number;
         let failed = self.failed_of(flash, id, at, number, completion);
         let writer = self.writers[slot as usize].as_mut().expect("it waits for the read");
-        let (is_orphan, is_whole, zone) = (writer.is_orphan, writer.is_whole, writer.zone);
+        let (is_orphan, is_whole) = (writer.is_orphan, writer.is_whole);
         let column = &mut writer.columns[at as usize];
         let (copied, is_copying) = match column.stage {
             Stage::Copying { copied } => (copied, true),
@@ -384,32 +384,30 @@ impl Zones {
             flash.read_again(id, failed);
             return;
         }
+        // What is lost stays an error where it goes.
+        let lost = read.places().iter().zip(read.frames()).enumerate().filter(|(index, _)| failed >> index & 1 != 0);
+        let lost: Vec<(u32, Frame)> = lost.map(|(_, (ppa, frame))| (flash.format.block_of(*ppa), *frame)).collect();
+        for (block, frame) in lost {
+            let address = u64::from(self.layout.block_at(at, block));
+            flash.frames.zero(frame);
+            Oob { kind: BlockKind::Lost, address, sequence: number }.seal(&mut flash.frames, frame);
+        }
         let frames = reading;
         flash.reads.end(id);
         flash.stirred = true;
         self.is_stirred = true;
         // What it was to be copied to may have failed meanwhile.
-        if !is_orphan && (!is_copying || (failed == 0 && self.is_closed(flash, slot, at))) {
+        if !is_orphan && (!is_copying || self.is_closed(flash, slot, at)) {
             frames.into_iter().for_each(|frame| flash.frames.release(frame));
             return;
         }
-        let writer = self.writers[slot as usize].as_mut().expect("it waited for the read");
-        let column = &mut writer.columns[at as usize];
-        if is_orphan || failed != 0 {
-            flash.statistics.read_failures += u64::from(!is_orphan);
+        flash.statistics.read_failures += u64::from(!is_orphan && failed != 0);
+        if is_orphan || (failed != 0 && is_whole) {
             frames.into_iter().for_each(|frame| flash.frames.release(frame));
-            if is_orphan {
-                return self.bury(flash, slot);
-            }
             // A zone of which all is on media needs no other chunk.
-            if is_whole {
-                return self.stay(flash, slot, at);
-            }
-            if is_copying {
-                column.stage = Stage::Stuck;
-            }
-            return self.fail(flash, zone);
+            return if is_orphan { self.bury(flash, slot) } else { self.stay(flash, slot, at) };
         }
+        let column = &mut self.writer(slot).columns[at as usize];
         let new = column.new.as_mut().expect("it is copied there");
         let mut blocks = [flash.padding; VECTOR_BLOCKS_MAX];
         blocks[..frames.len()].copy_from_slice(&frames);

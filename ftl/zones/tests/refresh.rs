@@ -5,11 +5,11 @@ use crate::world::world;
 use openftl_core::{ChunkId, Nanos, Ppa};
 use openftl_media::{Media, ProgramFailure};
 use openftl_parts::flash::chunk_table::ChunkUse;
-use openftl_parts::{Care, Config, Durability, Moved};
+use openftl_parts::{Care, Config, Durability, IoError, Moved};
 use openftl_sim::step::Moment;
 use openftl_sim::world::profile;
 use openftl_sim::{ZoneCrashPoints, ZoneWorld};
-use openftl_zones::{Action, Face, Limits, Zone, ZoneConfig, ZoneState};
+use openftl_zones::{Action, Face, Limits, Zone, ZoneConfig, ZoneError, ZoneState};
 
 const LONG: Nanos = Nanos::from_millis(200);
 
@@ -426,5 +426,42 @@ fn a_block_that_is_lost_takes_none_behind_it_with_it_at_a_power_cut() {
             world.read(0, first, (written - first).min(16));
         }
         world.settle();
+    }
+}
+
+#[test]
+fn a_block_that_is_lost_is_an_error_wherever_its_column_moves_and_all_others_go_on() {
+    for (changes, width) in [(&[][..], 1), (UNPROTECTED, 2), (ONE_SHOT, 3)] {
+        let mut world = world(changes, width, 2, 3, 7);
+        let capacity = world.layout().capacity;
+        fill(&mut world, 0, capacity / 2);
+        flush(&mut world);
+        let lost = 1;
+        let place = world.ftl().place_on_media(0, lost).expect("it is on media for long");
+        let chunk = chunk_of(&mut world, 0, lost);
+        world.wire.device().inject_read_failure(place).unwrap();
+        world.wire.device().inject_program_failure(chunk, ProgramFailure::ChunkClosed);
+        let expect = |world: &mut ZoneWorld, state: ZoneState, written: u32| {
+            let shown = zone_of(world, 0);
+            assert_eq!((shown.state, shown.written), (state, written), "width {width}");
+            assert_ne!(chunk_of(world, 0, lost), chunk, "its column has moved");
+            world.read(0, 0, lost);
+            for first in (lost + 1..written).step_by(16) {
+                world.read(0, first, (written - first).min(16));
+            }
+            world.settle();
+            let found = world.read_alone(0, lost);
+            assert!(matches!(found, Err(ZoneError::Io(IoError::Unrecovered { .. }))), "{found:?}");
+        };
+        fill(&mut world, 0, capacity - 3);
+        flush(&mut world);
+        expect(&mut world, ZoneState::ImplicitlyOpen, capacity - 3);
+        world.ftl = None;
+        world.wire.power_cut(Moment::NOW);
+        world.open().unwrap();
+        expect(&mut world, ZoneState::Closed, capacity - 3);
+        fill(&mut world, 0, capacity);
+        flush(&mut world);
+        expect(&mut world, ZoneState::Full, capacity);
     }
 }
