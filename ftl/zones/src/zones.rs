@@ -308,6 +308,13 @@ impl Zones {
         zones.filter(|zone| self.board.zone(*zone).state != ZoneState::ReadOnly).collect()
     }
 
+    /// Frames with what zones without a medium were told.
+    pub(crate) fn frames_of_failed(&self) -> usize {
+        let writers = self.writers.iter().flatten();
+        let failed = writers.filter(|writer| self.board.zone(writer.zone).state == ZoneState::ReadOnly);
+        failed.flat_map(|writer| &writer.units).map(|unit| unit.frames.len()).sum()
+    }
+
     /// Where block `block` of `zone` is, which has been written, or lies before one of the window that has.
     pub(crate) fn block(&self, flash: &Flash, zone: u32, block: u32) -> BlockPlace {
         let (column, at) = self.layout.place(block);
