@@ -37,7 +37,7 @@ use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::flash::plan::Plan;
 use openftl_parts::flash::scan::Scan;
 use openftl_parts::journal::found_checkpoint::FoundCheckpoint;
-use openftl_parts::journal::found_log::FoundLog;
+use openftl_parts::journal::found_log::{FoundLog, LeftOnMedia};
 use openftl_parts::journal::log::{Log, MendedUnit};
 use openftl_parts::journal::recovery_report::{RecoveryReport, STEPS, StepReport};
 use openftl_parts::journal::repair::{self, Highest, map_pages};
@@ -185,10 +185,11 @@ impl Found {
         checkpoint.load_seals(&map, &mut scan.seals);
         let mut replayed = sound.and_then(|()| log.replay(&superblock, &geometry, (&mut map, &mut scan.seals)));
         scan.seals.end_loading();
-        let mut left_in_doubt = HashSet::new();
+        let (mut left_in_doubt, mut left_on_media) = (HashSet::new(), LeftOnMedia::default());
         if let Ok(replayed) = &mut replayed {
             (steps.report.replayed, steps.report.dropped) = (replayed.records, replayed.dropped);
             left_in_doubt = std::mem::take(&mut replayed.left_in_doubt);
+            left_on_media = std::mem::take(&mut replayed.left_on_media);
         }
         steps.report.beyond_end = log.beyond_end() as u64;
         let (records, dropped) = (steps.report.replayed, steps.report.dropped);
@@ -208,7 +209,8 @@ impl Found {
                 Map::Paged(map) => {
                     let forgiven = (!is_settled && !steps.report.clean).then_some(&superblock);
                     let to_mark = (&mut **map, &mut table);
-                    pages = mark_paged(media, &mut *steps.clock, &mut scan, &chunks, to_mark, access, forgiven)?;
+                    let left = (&left_on_media, &mut left_in_doubt);
+                    pages = mark_paged(media, &mut *steps.clock, &mut scan, &chunks, to_mark, access, forgiven, left)?;
                     pages.mapped
                 }
             };
@@ -234,7 +236,8 @@ impl Found {
                     Map::Whole(mapping) => (mark_valid(&chunks, mapping, &mut table)?, HashSet::new()),
                     Map::Paged(map) => {
                         let to_mark = (&mut **map, &mut table);
-                        pages = mark_paged(media, &mut *steps.clock, &mut scan, &chunks, to_mark, access, None)?;
+                        let left = (&LeftOnMedia::default(), &mut left_in_doubt);
+                        pages = mark_paged(media, &mut *steps.clock, &mut scan, &chunks, to_mark, access, None, left)?;
                         (pages.mapped, map_pages::chunks_of(map, &chunks))
                     }
                 };

@@ -7,6 +7,7 @@ use openftl_parts::flash::chunk_table::ChunkTable;
 use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::flash::oob::BlockKind;
 use openftl_parts::flash::scan::{Scan, interleaved};
+use openftl_parts::journal::found_log::LeftOnMedia;
 use openftl_parts::journal::superblock::Superblock;
 use openftl_parts::map::demand::DemandMap;
 use openftl_parts::map::directory::entry_of;
@@ -49,6 +50,7 @@ pub(super) fn mark_paged(
     (map, table): (&mut DemandMap, &mut ChunkTable),
     access: Access,
     forgiven: Option<&Superblock>,
+    (left, left_in_doubt): (&LeftOnMedia, &mut HashSet<ChunkId>),
 ) -> Result<FoundPages, OpenError> {
     let named: HashSet<ChunkId> =
         forgiven.into_iter().flat_map(|superblock| superblock.chunks().chain(superblock.places.map(ChunkId))).collect();
@@ -87,10 +89,13 @@ pub(super) fn mark_paged(
             }
             let bytes = frames.bytes(frame);
             for block in size.first_of(page)..map.end_of(page) {
+                let Place::Media(ppa) = entry_of(bytes, size.split(block).1).place() else { continue };
+                if left.blocks.contains(&block) {
+                    left_in_doubt.insert(format.chunk_of(ppa));
+                }
                 if map.changes().get(block).is_some() {
                     continue;
                 }
-                let Place::Media(ppa) = entry_of(bytes, size.split(block).1).place() else { continue };
                 let marked = mark_one(chunks, table, block, ppa);
                 found.mapped += u64::from(marked.is_ok());
                 if forgiven.is_some() && (marked.is_err() || named.contains(&format.chunk_of(ppa))) {
@@ -115,6 +120,7 @@ pub(super) fn mark_paged(
     for block in forgotten {
         map.put(block, Entry::LOST);
     }
+    left_in_doubt.extend(left_behind(media, clock, scan, chunks, (map, left)));
     let mut changes = [(0, Entry::UNMAPPED); 64];
     let mut next = 0;
     loop {
@@ -134,4 +140,38 @@ pub(super) fn mark_paged(
             return Ok(found);
         }
     }
+}
+
+/// Chunks that pages point at which are somewhere else by now, as blocks of the log say that are in doubt; and those of these pages.
+fn left_behind(
+    media: &mut dyn Media,
+    clock: &mut dyn Clock,
+    scan: &mut Scan,
+    chunks: &Chunks,
+    (map, left): (&DemandMap, &LeftOnMedia),
+) -> HashSet<ChunkId> {
+    let (format, size) = (chunks.geometry.format(), map.size());
+    let mut found: HashSet<ChunkId> = left.pages.values().flatten().map(|ppa| format.chunk_of(*ppa)).collect();
+    let mut unread: BTreeSet<u32> = left.pages.keys().copied().collect();
+    for copy in 0..METADATA_COPIES {
+        let readable = |ppa: &Ppa| format.block_of(*ppa) < chunks.readable(format.chunk_of(*ppa));
+        let places = interleaved(format, unread.iter().map(|page| left.pages[page][copy]).filter(readable));
+        scan.read(media, clock, &places, |ppa, frames, frame, oob| {
+            let Some(page) = oob.filter(|oob| oob.kind == BlockKind::Map).map(|oob| oob.address as u32) else { return };
+            if left.pages.get(&page).is_none_or(|copies| copies[copy] != ppa) || !unread.remove(&page) {
+                return;
+            }
+            let bytes = frames.bytes(frame);
+            let entries = (size.first_of(page)..map.end_of(page)).map(|block| entry_of(bytes, size.split(block).1));
+            found.extend(entries.filter_map(|entry| match entry.place() {
+                Place::Media(ppa) => Some(format.chunk_of(ppa)),
+                _ => None,
+            }));
+        });
+    }
+    // What cannot be read may point anywhere.
+    if !unread.is_empty() {
+        found.extend(chunks.geometry.chunk_ids());
+    }
+    found
 }

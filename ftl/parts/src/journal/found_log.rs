@@ -24,13 +24,15 @@ use crate::flash::seals::Seals;
 use crate::journal::log::{LOG_UNITS_MAX, MendedUnit};
 use crate::journal::log_block::{self, Record};
 use crate::journal::superblock::{COUNTS_END, LogGap, Superblock};
+use crate::map::demand::DemandMap;
+use crate::map::directory::Copies;
 use crate::map::replay::Replay;
 use crate::map::{Entry, Map, Mapping, Place};
 use crate::open_error::OpenError;
 use crate::words::METADATA_COPIES;
 use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Ppa};
 use openftl_media::Media;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
 /// One block of the log, from whichever copy.
@@ -66,16 +68,65 @@ pub struct Replayed {
     pub dropped: u64,
     /// Chunks that hold something again should the blocks of the log that are in doubt not be found the next time.
     pub left_in_doubt: HashSet<ChunkId>,
+    /// The same of a map on media, whose pages say it.
+    pub left_on_media: LeftOnMedia,
+    /// Whether any block of the log is in doubt.
+    pub is_in_doubt: bool,
+}
+
+/// What counts again of a map on media should the blocks of the log that are in doubt not be found the next time.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct LeftOnMedia {
+    /// Pages where they were before: all that they say.
+    pub pages: BTreeMap<u32, Copies>,
+    /// Logical blocks: what their pages say.
+    pub blocks: BTreeSet<u32>,
 }
 
 impl Replayed {
+    /// From here on blocks of the log are in doubt. What the changes say now counts again without these.
+    fn begin_doubt(&mut self, map: &Map, format: AddressFormat) {
+        self.is_in_doubt = true;
+        let Map::Paged(map) = map else { return };
+        let changes = (0..map.directory().pages()).flat_map(|page| map.changes().of(page));
+        self.left_in_doubt.extend(changes.filter_map(|change| match change.entry.place() {
+            Place::Media(ppa) => Some(format.chunk_of(ppa)),
+            _ => None,
+        }));
+    }
+
     /// These logical blocks are somewhere else, and what says so is in doubt.
     fn leave(&mut self, map: &Map, blocks: Range<u32>, format: AddressFormat) {
-        let Map::Whole(mapping) = map else { return };
-        for block in blocks {
-            if let Place::Media(ppa) = mapping.get(block).place() {
-                self.left_in_doubt.insert(format.chunk_of(ppa));
+        match map {
+            Map::Whole(mapping) => {
+                for block in blocks {
+                    if let Place::Media(ppa) = mapping.get(block).place() {
+                        self.left_in_doubt.insert(format.chunk_of(ppa));
+                    }
+                }
             }
+            Map::Paged(map) => {
+                let mut next = blocks.start;
+                while next < blocks.end {
+                    let (page, _) = map.size().split(next);
+                    let end = map.end_of(page).min(blocks.end);
+                    if next == map.size().first_of(page) && end == map.end_of(page) {
+                        self.leave_page(map, page);
+                    } else {
+                        // What a change has said before is known.
+                        let on_page = (next..end).filter(|block| map.changes().get(*block).is_none());
+                        self.left_on_media.blocks.extend(on_page);
+                    }
+                    next = end;
+                }
+            }
+        }
+    }
+
+    /// A page may be somewhere else, and what says so is in doubt.
+    fn leave_page(&mut self, map: &DemandMap, page: u32) {
+        if let Some(copies) = map.directory().get(page) {
+            self.left_on_media.pages.entry(page).or_insert(copies);
         }
     }
 }
@@ -244,7 +295,7 @@ impl FoundLog {
         (map, seals): (&mut Map, &mut Seals),
     ) -> Result<Replayed, OpenError> {
         let format = geometry.format();
-        let (mut is_catalog_in_doubt, mut is_any_in_doubt) = (false, false);
+        let mut is_catalog_in_doubt = false;
         let mut replayed = Replayed::default();
         let mut merges = Replay::default();
         let mut transaction: Vec<(u32, Ppa)> = Vec::new();
@@ -255,7 +306,9 @@ impl FoundLog {
             }
             before = lsn + 1;
             let is_in_doubt = *lsn >= self.durable_below;
-            is_any_in_doubt |= is_in_doubt;
+            if is_in_doubt && !replayed.is_in_doubt {
+                replayed.begin_doubt(map, format);
+            }
             for record in log_block::records(&block.words) {
                 match record {
                     Some(Record::Mapped { block, ppa, last }) if u64::from(block) < map.blocks() => {
@@ -292,11 +345,14 @@ impl FoundLog {
                         }
                     }
                     Some(Record::Page { page, word }) if has_page(map, page) => {
-                        if let Map::Paged(map) = map
-                            && !merges.page(map, page, word)
-                        {
-                            let found = format!("log block {lsn} has map page {page} at {word:#018x}");
-                            return Err(OpenError::Inconsistent(found));
+                        if let Map::Paged(map) = map {
+                            if is_in_doubt {
+                                replayed.leave_page(map, page);
+                            }
+                            if !merges.page(map, page, word) {
+                                let found = format!("log block {lsn} has map page {page} at {word:#018x}");
+                                return Err(OpenError::Inconsistent(found));
+                            }
                         }
                     }
                     Some(record @ (Record::Opened { .. } | Record::Copied { .. })) if seals.replay(record) => {}
@@ -309,8 +365,8 @@ impl FoundLog {
             }
         }
         replayed.dropped += transaction.len() as u64;
-        if is_catalog_in_doubt || (is_any_in_doubt && matches!(map, Map::Paged(_))) {
-            // The catalog before may name tables in any chunk. So may the map page before that of a block.
+        if is_catalog_in_doubt {
+            // The catalog before may name tables in any chunk.
             replayed.left_in_doubt.extend(geometry.chunk_ids());
         }
         Ok(replayed)
