@@ -21,7 +21,7 @@ use openftl_parts::flash::units::{OpenId, UnitId, Units};
 use openftl_parts::journal::Journal;
 use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request};
 use openftl_parts::tenant::Tenant;
-use openftl_parts::words::{Access, Handle, Purpose, ReadOnlyReason, TenantNote};
+use openftl_parts::words::{Access, Handle, Phase, Purpose, ReadOnlyReason, TenantNote};
 use openftl_parts::{Config, OpenError};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -101,6 +101,42 @@ impl Log {
     }
 }
 
+impl Log {
+    /// Takes over what index and tail say.
+    fn find(&mut self, ftl: &mut BlockFtl, clock: &mut dyn Clock) -> Result<(), OpenError> {
+        let index = self.read_area(0..1, ftl, clock)?[0];
+        let bytes = ftl.flash.frames.bytes(index).to_vec();
+        ftl.flash.frames.release(index);
+        let mut words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        let mut next = || words.next().unwrap_or(0);
+        let (pieces, tail) = (next(), next());
+        for _ in 0..pieces {
+            let (chunk, blocks) = (ChunkId(next()), next());
+            let Some(found) = self.chunks.take(&mut ftl.flash, chunk) else {
+                return Err(lost(format!("the index names {chunk:?}, which has nothing of the log")));
+            };
+            // Behind the blocks that count comes padding. The log goes on in another chunk.
+            self.open = found.is_open.then(|| ftl.flash.units.open(chunk, found.write_pointer));
+            self.open.inspect(|open| ftl.flash.pad_by(*open, ftl.flash.units.room(*open)));
+            self.pieces.push(Piece { chunk, first: self.safe, blocks });
+            self.safe += u64::from(blocks);
+        }
+        let tail = self.read_area(1..1 + u64::from(tail), ftl, clock)?;
+        tail.into_iter().for_each(|frame| self.push(&mut ftl.flash, frame));
+        Ok(())
+    }
+
+    fn read_area(
+        &mut self,
+        blocks: Range<u64>,
+        ftl: &mut BlockFtl,
+        clock: &mut dyn Clock,
+    ) -> Result<Vec<Frame>, OpenError> {
+        let wanted: Vec<u64> = blocks.collect();
+        ftl.read_blocks(&wanted, clock, self)?.map_err(|error| lost(error.to_string()))
+    }
+}
+
 impl Tenant for Log {
     fn chunks(&self) -> Option<&TenantChunks> {
         Some(&self.chunks)
@@ -118,6 +154,7 @@ impl Tenant for Log {
     fn advance(&mut self, flash: &mut Flash, _journal: &mut Journal) {
         let unit = self.unit_blocks as usize;
         while self.pending.len() >= self.submitted + unit
+            && flash.phase != Phase::Recovering
             && flash.may_program()
             && let Some(open) = self.open_chunk(flash)
         {
@@ -186,46 +223,17 @@ impl<M: Media> LogFtl<M> {
     /// If no consistent state can be reached.
     pub fn open(media: M, config: Config, clock: &mut dyn Clock) -> Result<LogFtl<M>, OpenError> {
         let mut log = Log::new(media.geometry());
-        let ftl = BlockFtl::open_beside(media, config.beside(NOTE, 1), Access::ReadWrite, clock, &mut log)?;
-        let mut drive = LogFtl { log, flushes: VecDeque::new(), saving: 0, ftl };
-        drive.find(clock)?;
-        drive.ready(clock)
+        let config = config.beside(NOTE, 1);
+        let find = |ftl: &mut BlockFtl, log: &mut Log, clock: &mut dyn Clock| log.find(ftl, clock);
+        let ftl = BlockFtl::open_beside(media, config, Access::ReadWrite, clock, &mut log, find)?;
+        LogFtl { log, flushes: VecDeque::new(), saving: 0, ftl }.ready(clock)
     }
 
     /// What was found and is not of the log is what a crash has left.
     fn ready(mut self, clock: &mut dyn Clock) -> Result<LogFtl<M>, OpenError> {
-        self.log.chunks.release_rest(&mut self.ftl.flash);
+        self.log.release_found(&mut self.ftl.flash);
         self.ftl.wait_for_chunks(clock, &mut self.log)?;
         Ok(self)
-    }
-
-    /// Takes over what index and tail say.
-    fn find(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
-        let index = self.read_area(0..1, clock)?[0];
-        let bytes = self.ftl.flash.frames.bytes(index).to_vec();
-        self.ftl.flash.frames.release(index);
-        let mut words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-        let mut next = || words.next().unwrap_or(0);
-        let (pieces, tail) = (next(), next());
-        for _ in 0..pieces {
-            let (chunk, blocks) = (ChunkId(next()), next());
-            let Some(found) = self.log.chunks.take(&mut self.ftl.flash, chunk) else {
-                return Err(lost(format!("the index names {chunk:?}, which has nothing of the log")));
-            };
-            // Behind the blocks that count comes padding. The log goes on in another chunk.
-            self.log.open = found.is_open.then(|| self.ftl.flash.units.open(chunk, found.write_pointer));
-            self.log.open.inspect(|open| self.ftl.flash.pad_by(*open, self.ftl.flash.units.room(*open)));
-            self.log.pieces.push(Piece { chunk, first: self.log.safe, blocks });
-            self.log.safe += u64::from(blocks);
-        }
-        let tail = self.read_area(1..1 + u64::from(tail), clock)?;
-        tail.into_iter().for_each(|frame| self.log.push(&mut self.ftl.flash, frame));
-        Ok(())
-    }
-
-    fn read_area(&mut self, blocks: Range<u64>, clock: &mut dyn Clock) -> Result<Vec<Frame>, OpenError> {
-        let wanted: Vec<u64> = blocks.collect();
-        self.ftl.read_blocks(&wanted, clock, &mut self.log)?.map_err(|error| lost(error.to_string()))
     }
 
     /// Appends a block each of `frames`, which are the drive's from here on. Gives the number of the first one.

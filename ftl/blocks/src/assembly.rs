@@ -310,6 +310,7 @@ impl<M: Media> BlockFtl<M> {
             transactions: Transactions::default(),
             reading: Default::default(),
             recovery: RecoveryReport::default(),
+            left_in_area: Vec::new(),
             done: Vec::new(),
             completions: Vec::new(),
             progress: 0,

@@ -88,6 +88,8 @@ pub struct BlockFtl<M: ?Sized = dyn Media> {
     pub(crate) transactions: Transactions,
     pub(crate) reading: Reading,
     pub(crate) recovery: RecoveryReport,
+    /// Where blocks of the area were before what is in doubt of the log.
+    pub(crate) left_in_area: Vec<(u32, Ppa)>,
     pub(crate) done: Vec<Done>,
     pub(crate) completions: Vec<Completion>,
     /// Requests that have ended.

@@ -245,6 +245,29 @@ impl BlockFtl {
         Ok(self.wait_for_reads(clock, tenant)?.map(|()| frames))
     }
 
+    /// Reads what blocks of the area, those that `is_wanted`, said before what is in doubt of the log: a power cut may bring that back.
+    /// `None`: it cannot be read.
+    ///
+    /// # Errors
+    /// As of [`BlockFtl::read_blocks`].
+    pub fn read_left(
+        &mut self,
+        is_wanted: impl Fn(u32) -> bool,
+        clock: &mut dyn Clock,
+        tenant: &mut dyn Tenant,
+    ) -> Result<Option<Vec<(u32, Frame)>>, OpenError> {
+        let left: Vec<_> = self.left_in_area.iter().filter(|(block, _)| is_wanted(*block)).copied().collect();
+        let mut found = Vec::new();
+        for (block, ppa) in left {
+            let Some(frame) = self.flash.frames.acquire(FrameForm::Bytes) else { return Ok(None) };
+            let mut gathered = Gathered::new(found.len() as u64, None);
+            self.gather(&mut gathered, ppa, block, frame);
+            self.submit_gathered(gathered);
+            found.push((block, frame));
+        }
+        Ok(self.wait_for_reads(clock, tenant)?.is_ok().then_some(found))
+    }
+
     /// Waits until nothing is being read.
     ///
     /// # Errors

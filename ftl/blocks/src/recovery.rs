@@ -12,6 +12,11 @@
 //! they were durable are written to both copies again: a unit that was being programmed when the power went may be read once,
 //! and not the next time.
 //!
+//! A tenant says which of the chunks that nobody knows are its own when the drive works; where room is short, right after the superblock,
+//! before log and checkpoint take any: what a crash has left is room, and a recovery that is cut off must not leave more of it. While blocks of
+//! the log are in doubt no chunk is reset that would hold something without them: data that they say are somewhere else, and what the area said
+//! of chunks before (`BlockFtl::read_left`).
+//!
 //! The last step writes a superblock. It says which numbers of the log do not count ([`openftl_parts::journal::superblock::LogGap`]): what
 //! was found beyond its end, and what may have been given away. From then on the drive works; the log goes on behind the
 //! gap, and the next checkpoint leaves it behind.
@@ -103,6 +108,7 @@ struct Found {
     /// The number of the next block of the log.
     next_lsn: u64,
     left_in_doubt: HashSet<ChunkId>,
+    left_in_area: Vec<(u32, Ppa)>,
     /// Numbers of the log that do not count from now on, unless the drive was stopped cleanly.
     gap: Option<LogGap>,
     /// Units of the log that are to be written again.
@@ -185,10 +191,12 @@ impl Found {
         checkpoint.load_seals(&map, &mut scan.seals);
         let mut replayed = sound.and_then(|()| log.replay(&superblock, &geometry, (&mut map, &mut scan.seals)));
         scan.seals.end_loading();
-        let (mut left_in_doubt, mut left_on_media) = (HashSet::new(), LeftOnMedia::default());
+        let (mut left_in_doubt, mut left_in_area) = (HashSet::new(), Vec::new());
+        let mut left_on_media = LeftOnMedia::default();
         if let Ok(replayed) = &mut replayed {
             (steps.report.replayed, steps.report.dropped) = (replayed.records, replayed.dropped);
             left_in_doubt = std::mem::take(&mut replayed.left_in_doubt);
+            left_in_area = std::mem::take(&mut replayed.left_in_area);
             left_on_media = std::mem::take(&mut replayed.left_on_media);
         }
         steps.report.beyond_end = log.beyond_end() as u64;
@@ -284,6 +292,7 @@ impl Found {
             position,
             next_lsn,
             left_in_doubt,
+            left_in_area,
             gap,
             mend,
         };
@@ -311,16 +320,21 @@ impl<M: Media> BlockFtl<M> {
         clock: &mut dyn Clock,
     ) -> Result<BlockFtl<M>, OpenError> {
         expect_blocks_alone(&config)?;
-        BlockFtl::open_beside(media, config, access, clock, &mut Nobody)
+        BlockFtl::open_beside(media, config, access, clock, &mut Nobody, |_, _, _| Ok(()))
     }
 
-    /// Opens a drive of which `tenant` has chunks, too.
-    pub fn open_beside(
+    /// Opens a drive of which `tenant` has chunks, too. Once the area can be read `find` takes over what it says of them: when the drive
+    /// works, or before it takes any chunk, where room is short and that is to come from what `find` leaves.
+    ///
+    /// # Errors
+    /// If no consistent state can be reached, or `find` says so.
+    pub fn open_beside<T: Tenant>(
         mut media: M,
         config: Config,
         access: Access,
         clock: &mut dyn Clock,
-        tenant: &mut dyn Tenant,
+        tenant: &mut T,
+        find: impl FnOnce(&mut BlockFtl, &mut T, &mut dyn Clock) -> Result<(), OpenError>,
     ) -> Result<BlockFtl<M>, OpenError> {
         let mut steps = Steps::new(clock);
         let (origin, found) = Found::read(&mut media, config, access, &mut steps)?;
@@ -331,20 +345,22 @@ impl<M: Media> BlockFtl<M> {
             ftl.flash.life.opened += 1;
             ftl.flash.life.not_closed += u64::from(!steps.report.clean);
         }
-        ftl.go_on(found, access, steps, tenant)?;
+        ftl.go_on(found, access, steps, tenant, find)?;
         Ok(ftl)
     }
 }
 
 impl BlockFtl {
     /// Goes on from what was found.
-    fn go_on(
+    fn go_on<T: Tenant>(
         &mut self,
         found: Found,
         access: Access,
         mut steps: Steps<'_>,
-        tenant: &mut dyn Tenant,
+        tenant: &mut T,
+        find: impl FnOnce(&mut BlockFtl, &mut T, &mut dyn Clock) -> Result<(), OpenError>,
     ) -> Result<(), OpenError> {
+        let mut find = Some(find);
         let Found {
             chunks,
             checkpoint,
@@ -356,6 +372,7 @@ impl BlockFtl {
             position,
             next_lsn,
             left_in_doubt,
+            left_in_area,
             gap,
             mend,
         } = found;
@@ -365,7 +382,9 @@ impl BlockFtl {
         if access == Access::Inspect {
             self.flash.read_only = Some(ReadOnlyReason::Inspection);
         }
-        self.flash.resets.keep_in_doubt(left_in_doubt);
+        // The area before may name any chunk of the tenant.
+        self.flash.resets.keep_in_doubt(left_in_doubt, !left_in_area.is_empty());
+        self.left_in_area = left_in_area;
         self.journal.superblock.put_in_place(&mut self.flash, superblocks);
         self.adopt_metadata(&chunks, &log);
         self.adopt_map_chunks(&chunks, access)?;
@@ -379,8 +398,9 @@ impl BlockFtl {
 
         if access == Access::Inspect {
             self.recovery = steps.report;
-            return Ok(());
+            return find.map_or(Ok(()), |find| find(self, tenant, steps.clock));
         }
+        self.recovery.clean = steps.report.clean;
         self.journal.superblock.current_mut().clean = false;
         self.flash.turn_read_only_if_worn_out(&self.journal.superblock);
         // What was found may be the word of a superblock that can be read this time only. So another says the same first:
@@ -393,6 +413,16 @@ impl BlockFtl {
             // Also ahead of a checkpoint: the log may want a chunk meanwhile, and the superblock that names it names the gap.
             let is_skipped = !is_repaired && self.skip(gap);
             let is_replaced = !is_worn_out && (!is_skipped || !is_mendable || self.journal.log.is_long(&self.flash));
+            // What a tenant gives back is room, and a recovery that is cut off leaves less of it.
+            let is_found_first = tenant.has_found() && self.is_short_of_chunks() && !is_repaired;
+            if let Some(find) = find.take_if(|_| is_found_first) {
+                let superblock = self.journal.request_superblock(&mut self.flash);
+                self.run(steps.clock, tenant, |ftl| {
+                    ftl.journal.superblock.durable() >= superblock || !ftl.flash.may_program()
+                })?;
+                find(self, tenant, steps.clock)?;
+                tenant.release_found(&mut self.flash);
+            }
             // A worn-out drive takes no chunk for it.
             if !is_replaced && is_mendable && (!is_worn_out || self.has_room_to_mend(&mend)) {
                 self.journal.log.trust();
@@ -400,6 +430,9 @@ impl BlockFtl {
             }
             if is_repaired {
                 self.journal.superblock.confirm();
+            } else if find.is_none() {
+                let superblock = self.journal.superblock.durable();
+                self.run(steps.clock, tenant, |ftl| ftl.is_opened(superblock))?;
             } else {
                 let superblock = self.journal.request_superblock(&mut self.flash);
                 self.run(steps.clock, tenant, |ftl| ftl.is_opened(superblock))?;
@@ -427,7 +460,7 @@ impl BlockFtl {
             self.note_missing_room(tenant);
         }
         self.reset_statistics();
-        Ok(())
+        find.map_or(Ok(()), |find| find(self, tenant, steps.clock))
     }
 
     /// Has the next superblock say what of the log does not count, if anything. Returns false if it can name no more. Right

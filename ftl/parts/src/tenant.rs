@@ -67,7 +67,14 @@ pub trait Tenant {
         self.chunks().map_or((0, 0), |chunks| chunks.leaving_in(flash, group))
     }
 
-    /// Goes on with whatever it does.
+    /// Gives back what was found and is not its own.
+    fn release_found(&mut self, flash: &mut Flash) {
+        if let Some(chunks) = self.chunks_mut() {
+            chunks.release_rest(flash);
+        }
+    }
+
+    /// Goes on with whatever it does. While the drive is still being recovered it writes nothing.
     fn advance(&mut self, _flash: &mut Flash, _journal: &mut Journal) {}
 
     /// A unit of its own survives a power cut.

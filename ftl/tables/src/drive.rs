@@ -25,6 +25,7 @@ use openftl_parts::flash::Flash;
 use openftl_parts::journal::recovery_report::RecoveryReport;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request};
+use openftl_parts::tenant::Tenant;
 use openftl_parts::words::{Access, Handle, ReadOnlyReason};
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -210,7 +211,7 @@ impl<M: Media> TableFtl<M> {
         let config = Config { catalog_blocks, capacity_blocks, payload: FrameForm::Bytes, ..config };
         let mut tables = Tables::new(media.geometry());
         let mut ftl = BlockFtl::format_beside(media, config, clock, &mut tables)?;
-        tables.release_found_chunks(&mut ftl.flash);
+        tables.release_found(&mut ftl.flash);
         Ok(TableFtl::new(ftl, tables, Catalog::new(catalog_blocks)))
     }
 
@@ -226,21 +227,26 @@ impl<M: Media> TableFtl<M> {
     ) -> Result<(TableFtl<M>, Vec<FoundEntry>), OpenError> {
         let config = Config { catalog_blocks: config.catalog_blocks.max(1), payload: FrameForm::Bytes, ..config };
         let mut tables = Tables::new(media.geometry());
-        let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut tables)?;
-        let reader = read_catalog(&mut ftl, clock, &mut tables)?;
-        let (catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
-        let mut found = Vec::new();
-        for Entry { number, note, table } in entries {
-            let table = match table {
-                Some(runs) => {
-                    Some((TableId { slot: tables.adopt(&mut ftl.flash, number, &runs)?, number }, runs.blocks))
-                }
-                None => None,
-            };
-            found.push(FoundEntry { number, note, table });
-        }
+        let (mut taken_over, mut found) = (None, Vec::new());
+        let find = |ftl: &mut BlockFtl, tables: &mut Tables, clock: &mut dyn Clock| {
+            let reader = read_catalog(ftl, clock, tables)?;
+            let (catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
+            for Entry { number, note, table } in entries {
+                let table = match table {
+                    Some(runs) => {
+                        Some((TableId { slot: tables.adopt(&mut ftl.flash, number, &runs)?, number }, runs.blocks))
+                    }
+                    None => None,
+                };
+                found.push(FoundEntry { number, note, table });
+            }
+            taken_over = Some((catalog, stale));
+            Ok(())
+        };
+        let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut tables, find)?;
+        let (catalog, stale) = taken_over.expect("a drive that is open was found");
         if access != Access::Inspect {
-            tables.release_found_chunks(&mut ftl.flash);
+            tables.release_found(&mut ftl.flash);
             ftl.hand_over();
             ftl.flash.turn_read_only_if_worn_out(&ftl.journal.superblock);
             ftl.note_missing_room(&tables);

@@ -72,12 +72,4 @@ impl Tables {
         }
         Ok(self.add(table))
     }
-
-    /// Chunks that were found and are of no table: what a crash left of one that was not committed, or was deleted.
-    pub(crate) fn release_found_chunks(&mut self, flash: &mut Flash) {
-        for (chunk, found) in self.coming_and_going.take_rest(flash) {
-            let open = found.open(flash, chunk);
-            self.release_chunk(flash, chunk, open);
-        }
-    }
 }

@@ -11,6 +11,7 @@ use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::UnitId;
 use openftl_parts::journal::Journal;
 use openftl_parts::tenant::Tenant;
+use openftl_parts::words::Phase;
 use std::ops::Range;
 
 impl Tenant for Tables {
@@ -29,8 +30,18 @@ impl Tenant for Tables {
         Some(&mut self.coming_and_going)
     }
 
+    /// What a crash left of a table that was not committed, or was deleted.
+    fn release_found(&mut self, flash: &mut Flash) {
+        for (chunk, found) in self.coming_and_going.take_rest(flash) {
+            let open = found.open(flash, chunk);
+            self.release_chunk(flash, chunk, open);
+        }
+    }
+
     fn advance(&mut self, flash: &mut Flash, journal: &mut Journal) {
-        self.go_on(flash, journal);
+        if flash.phase != Phase::Recovering {
+            self.go_on(flash, journal);
+        }
     }
 
     fn unit_programmed(&mut self, flash: &mut Flash, id: UnitId) {

@@ -26,6 +26,7 @@ use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Vitals};
+use openftl_parts::tenant::Tenant;
 use openftl_parts::words::{Access, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -125,9 +126,11 @@ impl<M: Media> ZoneFtl<M> {
         let config = config.beside(note(&layout, 1, Face::Zones), 1);
         let mut zones = Zones::new(&geometry, layout, Limits { max_open: 1, max_active: 1 }, Face::Zones);
         zones.asked = limits;
-        let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut zones)?;
-        zones.keep_frames(&mut ftl.flash);
-        finding::adopt(&mut ftl, &mut zones, access, clock)?;
+        let find = |ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock| {
+            zones.keep_frames(&mut ftl.flash);
+            finding::adopt(ftl, zones, access, clock)
+        };
+        let ftl = BlockFtl::open_beside(media, config, access, clock, &mut zones, find)?;
         let is_clean = ftl.recovery_report().clean;
         let mut drive = ZoneFtl::new(ftl, zones);
         // What was read to open it is no work for a host.

@@ -107,6 +107,22 @@ pub(crate) fn adopt(
         }
     }
     zones.is_stirred = true;
+    keep_what_was_named(ftl, zones, clock)
+}
+
+/// While what the newest records say is in doubt, chunks that those before them name may be needed again.
+fn keep_what_was_named(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) -> Result<(), OpenError> {
+    let layout = zones.layout;
+    let Some(left) = ftl.read_left(|block| block < layout.record_blocks, clock, zones)? else { return Ok(()) };
+    let mut named = Vec::new();
+    for (block, frame) in left {
+        let first = block * layout.records_per_block;
+        let bytes = ftl.flash.frames.bytes(frame).chunks_exact(layout.record_bytes());
+        let records = (first..layout.zones).zip(bytes).filter_map(|(_, bytes)| Record::read(bytes, &layout));
+        named.extend(records.flat_map(|record| record.chunks).flatten().map(|named| named.chunk));
+        ftl.flash.frames.release(frame);
+    }
+    ftl.flash.resets.keep_of_tenant(named);
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use openftl_parts::flash::units::UnitId;
 use openftl_parts::journal::Journal;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::tenant::Tenant;
-use openftl_parts::words::TenantNote;
+use openftl_parts::words::{Phase, TenantNote};
 use std::ops::Range;
 
 /// The tenants that a superblock names for zones, for zones that are seen as segments, and for zones with windows.
@@ -113,7 +113,16 @@ impl Tenant for Zones {
         Some(&mut self.coming_and_going)
     }
 
+    /// What a crash left of zones that were reset, or not flushed.
+    fn release_found(&mut self, flash: &mut Flash) {
+        self.coming_and_going.release_rest(flash);
+        self.is_stirred = true;
+    }
+
     fn advance(&mut self, flash: &mut Flash, journal: &mut Journal) {
+        if flash.phase == Phase::Recovering {
+            return;
+        }
         self.advance_refresh(flash);
         self.go_on(flash);
         // Chunks that wait for the log would wait for ever where nothing else is written.

@@ -348,10 +348,4 @@ impl Zones {
     pub(crate) fn release_chunk(&mut self, flash: &mut Flash, chunk: ChunkId, open: Option<OpenId>) {
         self.is_stirred |= self.coming_and_going.release(flash, chunk, open);
     }
-
-    /// Nor those that were found and are of no zone: what a crash left of one that was reset, or not flushed.
-    pub(crate) fn release_found(&mut self, flash: &mut Flash) {
-        self.coming_and_going.release_rest(flash);
-        self.is_stirred = true;
-    }
 }

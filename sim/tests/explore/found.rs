@@ -658,4 +658,6 @@ fn histories_of_zones_that_once_failed_pass() {
         let run = Run::with_steps(seed, Drives::Zones, parse_steps(steps).unwrap()).unwrap();
         assert_eq!(explore(&run).failure, None, "seed {seed}");
     }
+    // Each of many power cuts, soon after one another, left chunks that nobody knew, and none came back before the next.
+    assert_eq!(explore(&Run::draw_of(70_016_603, Drives::Zones)).failure, None);
 }

@@ -18,6 +18,8 @@ pub struct Resets {
     waiting: VecDeque<Waiting>,
     /// Chunks that were found empty because of blocks of the log that are in doubt: without these they are not.
     in_doubt: HashSet<ChunkId>,
+    /// All others, too: what a tenant had there before is not known yet.
+    is_all_in_doubt: bool,
     /// Chunks in which programs failed, and the log does not say so yet.
     owed: VecDeque<ChunkId>,
     /// Chunks of the device that are not retired, and in which no program has failed.
@@ -29,7 +31,14 @@ pub struct Resets {
 impl Resets {
     /// No chunk is on its way; `good` chunks are not retired, and `good_min` are the fewest to write with.
     pub fn new(good: u64, good_min: u64) -> Resets {
-        Resets { waiting: VecDeque::new(), in_doubt: HashSet::new(), owed: VecDeque::new(), good, good_min }
+        Resets {
+            waiting: VecDeque::new(),
+            in_doubt: HashSet::new(),
+            is_all_in_doubt: false,
+            owed: VecDeque::new(),
+            good,
+            good_min,
+        }
     }
 
     /// The next chunk in which a program failed and of which the log does not say so.
@@ -55,7 +64,12 @@ impl Resets {
 
     /// Whether one of them waits for reads and nothing else.
     pub fn is_waiting_for_reads(&self, durable: u64) -> bool {
-        self.waiting.iter().any(|waiting| waiting.barrier <= durable && !self.in_doubt.contains(&waiting.chunk))
+        self.waiting.iter().any(|waiting| waiting.barrier <= durable && !self.is_kept(waiting.chunk))
+    }
+
+    /// Whether `chunk` may be needed again while something of the log is in doubt.
+    fn is_kept(&self, chunk: ChunkId) -> bool {
+        self.is_all_in_doubt || self.in_doubt.contains(&chunk)
     }
 
     /// How many chunks wait for a log position that is not durable.
@@ -69,9 +83,16 @@ impl Resets {
         self.owed.push_back(chunk);
     }
 
-    /// None of these chunks is reset while something of the log is in doubt.
-    pub fn keep_in_doubt(&mut self, chunks: HashSet<ChunkId>) {
-        self.in_doubt = chunks;
+    /// None of these chunks is reset while something of the log is in doubt; with `is_all` no chunk, until a tenant has said which of its
+    /// own it may need again.
+    pub fn keep_in_doubt(&mut self, chunks: HashSet<ChunkId>, is_all: bool) {
+        (self.in_doubt, self.is_all_in_doubt) = (chunks, is_all);
+    }
+
+    /// A tenant may need these again, and no others.
+    pub fn keep_of_tenant(&mut self, chunks: impl IntoIterator<Item = ChunkId>) {
+        self.in_doubt.extend(chunks);
+        self.is_all_in_doubt = false;
     }
 
     /// One chunk less to write with.
@@ -95,9 +116,10 @@ impl Resets {
     pub fn next(&mut self, durable: u64, is_in_doubt: bool, reads: &mut Reads) -> Option<ChunkId> {
         if !is_in_doubt {
             self.in_doubt.clear();
+            self.is_all_in_doubt = false;
         }
         let waiting = self.waiting.pop_front()?;
-        if self.in_doubt.contains(&waiting.chunk) || waiting.barrier > durable || !reads.have_ended(waiting.grace) {
+        if self.is_kept(waiting.chunk) || waiting.barrier > durable || !reads.have_ended(waiting.grace) {
             self.waiting.push_back(waiting);
             return None;
         }

@@ -68,6 +68,8 @@ pub struct Replayed {
     pub dropped: u64,
     /// Chunks that hold something again should the blocks of the log that are in doubt not be found the next time.
     pub left_in_doubt: HashSet<ChunkId>,
+    /// Where blocks of the area were before those blocks of the log. What they say of chunks of a tenant counts again then.
+    pub left_in_area: Vec<(u32, Ppa)>,
     /// The same of a map on media, whose pages say it.
     pub left_on_media: LeftOnMedia,
     /// Whether any block of the log is in doubt.
@@ -96,12 +98,13 @@ impl Replayed {
     }
 
     /// These logical blocks are somewhere else, and what says so is in doubt.
-    fn leave(&mut self, map: &Map, blocks: Range<u32>, format: AddressFormat) {
+    fn leave(&mut self, map: &Map, blocks: Range<u32>, area_blocks: u32, format: AddressFormat) {
         match map {
             Map::Whole(mapping) => {
                 for block in blocks {
                     if let Place::Media(ppa) = mapping.get(block).place() {
                         self.left_in_doubt.insert(format.chunk_of(ppa));
+                        self.left_in_area.extend((block < area_blocks).then_some((block, ppa)));
                     }
                 }
             }
@@ -295,7 +298,6 @@ impl FoundLog {
         (map, seals): (&mut Map, &mut Seals),
     ) -> Result<Replayed, OpenError> {
         let format = geometry.format();
-        let mut is_catalog_in_doubt = false;
         let mut replayed = Replayed::default();
         let mut merges = Replay::default();
         let mut transaction: Vec<(u32, Ppa)> = Vec::new();
@@ -317,8 +319,7 @@ impl FoundLog {
                             replayed.records += transaction.len() as u64;
                             for (block, ppa) in transaction.drain(..) {
                                 if is_in_doubt {
-                                    replayed.leave(map, block..block + 1, format);
-                                    is_catalog_in_doubt |= block < superblock.catalog_blocks;
+                                    replayed.leave(map, block..block + 1, superblock.catalog_blocks, format);
                                 }
                                 match map {
                                     Map::Whole(mapping) => mapping.set(block, Entry::media(ppa)),
@@ -332,7 +333,7 @@ impl FoundLog {
                     {
                         replayed.records += 1;
                         if is_in_doubt {
-                            replayed.leave(map, first..first + blocks, format);
+                            replayed.leave(map, first..first + blocks, superblock.catalog_blocks, format);
                         }
                         match map {
                             Map::Whole(mapping) => mapping.unmap(first..first + blocks),
@@ -365,10 +366,6 @@ impl FoundLog {
             }
         }
         replayed.dropped += transaction.len() as u64;
-        if is_catalog_in_doubt {
-            // The catalog before may name tables in any chunk.
-            replayed.left_in_doubt.extend(geometry.chunk_ids());
-        }
         Ok(replayed)
     }
 }
