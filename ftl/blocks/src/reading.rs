@@ -256,16 +256,21 @@ impl BlockFtl {
         clock: &mut dyn Clock,
         tenant: &mut dyn Tenant,
     ) -> Result<Option<Vec<(u32, Frame)>>, OpenError> {
-        let left: Vec<_> = self.left_in_area.iter().filter(|(block, _)| is_wanted(*block)).copied().collect();
-        let mut found = Vec::new();
-        for (block, ppa) in left {
-            let Some(frame) = self.flash.frames.acquire(FrameForm::Bytes) else { return Ok(None) };
-            let mut gathered = Gathered::new(found.len() as u64, None);
-            self.gather(&mut gathered, ppa, block, frame);
-            self.submit_gathered(gathered);
-            found.push((block, frame));
+        let left = std::mem::take(&mut self.left_in_area).into_iter().filter(|(block, _)| is_wanted(*block));
+        let (left, mut frames): (Vec<(u32, Ppa)>, _) = (left.collect(), Vec::new());
+        if !self.flash.frames.acquire_many(FrameForm::Bytes, left.len(), &mut frames) {
+            return Ok(None);
         }
-        Ok(self.wait_for_reads(clock, tenant)?.is_ok().then_some(found))
+        for ((block, ppa), frame) in left.iter().zip(&frames) {
+            let mut gathered = Gathered::new(u64::from(*block), None);
+            self.gather(&mut gathered, *ppa, *block, *frame);
+            self.submit_gathered(gathered);
+        }
+        if self.wait_for_reads(clock, tenant)?.is_err() {
+            frames.into_iter().for_each(|frame| self.flash.frames.release(frame));
+            return Ok(None);
+        }
+        Ok(Some(left.into_iter().map(|(block, _)| block).zip(frames).collect()))
     }
 
     /// Waits until nothing is being read.
