@@ -79,7 +79,7 @@ impl Log {
     /// Blocks that can be appended. Two chunks are kept for what a failed program leaves to be written again.
     fn room(&self, flash: &Flash) -> u64 {
         let free: u32 = (0..flash.geometry.groups).map(|group| flash.provisioning.tenant_share_left(group)).sum();
-        let chunks = (free as usize).min(CHUNKS_MAX - self.pieces.len()).saturating_sub(2);
+        let chunks = (free as usize).min(CHUNKS_MAX.saturating_sub(self.pieces.len())).saturating_sub(2);
         (chunks as u64 * u64::from(flash.geometry.blocks_per_chunk)).saturating_sub(self.pending.len() as u64)
     }
 
@@ -91,7 +91,7 @@ impl Log {
 
     /// The chunk that the log goes on in: the last one, or another one when all has ended there.
     fn open_chunk(&mut self, flash: &mut Flash) -> Option<OpenId> {
-        if self.open.is_none() {
+        if self.open.is_none() && self.pieces.len() < CHUNKS_MAX {
             let free = |pu: &PuId| flash.provisioning.tenant_chunks_on_pu(*pu);
             let open = flash.open_tenant_chunk(flash.geometry.pu_ids().max_by_key(free)?)?;
             self.open = Some(open);

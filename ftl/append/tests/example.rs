@@ -7,9 +7,11 @@ use openftl_parts::{Config, OpenError};
 
 type Device = EmulatedDevice;
 
-fn device() -> Device {
-    let profile = Profile::builtin("tiny").expect("a builtin profile");
-    EmulatedDevice::new(profile, 24, Store::Ram, Timing::Modelled, 1).unwrap()
+fn device(chunks: u32) -> Device {
+    let mut profile = Profile::builtin("tiny").expect("a builtin profile");
+    // What it holds back is written again at each opening.
+    profile.cache.blocks_per_pu = profile.program_blocks() * 4;
+    EmulatedDevice::new(profile, chunks, Store::Ram, Timing::Modelled, 1).unwrap()
 }
 
 fn config() -> Config {
@@ -37,7 +39,7 @@ fn frame(log: &mut LogFtl<Device>, text: &str) -> Frame {
 #[test]
 fn what_is_appended_is_read_and_what_is_flushed_stays() {
     let mut clock = VirtualClock::default();
-    let mut log = LogFtl::format(device(), config(), &mut clock).unwrap();
+    let mut log = LogFtl::format(device(24), config(), &mut clock).unwrap();
     for number in 0..100 {
         let block = frame(&mut log, &format!("block {number}"));
         assert_eq!(log.append(&[block]).unwrap(), number);
@@ -66,10 +68,17 @@ fn what_is_appended_is_read_and_what_is_flushed_stays() {
     };
 }
 
+/// The second has more chunks than an index names.
 #[test]
 fn a_full_log_says_so_and_can_be_read() {
+    for chunks in [24, 300] {
+        fill(chunks);
+    }
+}
+
+fn fill(chunks: u32) {
     let mut clock = VirtualClock::default();
-    let mut log = LogFtl::format(device(), config(), &mut clock).unwrap();
+    let mut log = LogFtl::format(device(chunks), config(), &mut clock).unwrap();
     let mut appended = 0;
     let refused = loop {
         let Some(block) = log.frames_mut().acquire(FrameForm::Bytes) else {
@@ -92,8 +101,14 @@ fn a_full_log_says_so_and_can_be_read() {
     log.flush(1);
     wait(&mut log, &mut clock, 1);
     let media = log.close(&mut clock).unwrap();
-    let mut log = LogFtl::open(media, config(), &mut clock).unwrap();
-    let block = frame(&mut log, "");
-    log.read(2, appended - 1, &[block]).unwrap();
-    wait(&mut log, &mut clock, 1);
+    // What is pending is written again at each opening.
+    let mut media = media;
+    for _ in 0..3 {
+        let mut log = LogFtl::open(media, config(), &mut clock).unwrap();
+        let block = frame(&mut log, "");
+        log.read(2, appended - 1, &[block]).unwrap();
+        wait(&mut log, &mut clock, 1);
+        log.frames_mut().release(block);
+        media = log.close(&mut clock).unwrap();
+    }
 }
