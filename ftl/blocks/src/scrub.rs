@@ -123,6 +123,11 @@ impl BlockFtl {
         if is_kept { None } else { Some(self.scrub.due.unwrap_or(Time::ZERO)) }
     }
 
+    /// Whether the device works on anything but a read of the scrub. That one is always under way where the interval is shorter than a pass.
+    pub fn is_at_work(&self) -> bool {
+        self.flash.under_way > u32::from(self.scrub.reading.is_some())
+    }
+
     /// Reads the next blocks that are due.
     pub(crate) fn advance_scrub(&mut self, tenant: &dyn Tenant) {
         let now = self.flash.now;

@@ -363,7 +363,7 @@ impl ZoneFtl {
         }
         while !self.flushes.is_empty() && self.ftl.flash.may_program() {
             // Where the device has nothing to do room is in chunks that nobody has, though the drive may look now and then.
-            if self.ftl.flash.under_way == 0 && self.zones.coming_and_going.has_found() {
+            if !self.ftl.is_at_work() && self.zones.coming_and_going.has_found() {
                 self.zones.release_found(&mut self.ftl.flash);
                 self.poll(clock.now(), &mut done);
                 continue;

@@ -6,6 +6,7 @@ use openftl_core::{FrameForm, Nanos};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use openftl_parts::{CollectionScope, Config, PlacementName, RelocateBy, VictimPolicy};
+use openftl_sim::played::Played;
 use openftl_sim::step::parse_steps;
 use openftl_sim::swarm::{Kind, Setting};
 use openftl_sim::world::World;
@@ -582,6 +583,22 @@ fn a_table_that_waits_for_a_move_is_told_of_its_end() {
     )
     .unwrap();
     assert_eq!(explore(&Run { seed, setting, steps }).failure, None);
+}
+
+/// 630,002,259: a drive with a table that takes nearly all chunks has fewer than it should have for good. Its opening waited until the device
+/// had nothing to do, and a scrub that begins anew as soon as it ends never lets that be.
+#[test]
+fn an_opening_does_not_wait_for_the_end_of_a_scrub() {
+    let steps = "\
+        w0+256 w0+128 b0+0 w384+64 b0+0 w448+64 e0+0 w0+128 e0+0 w320+64 w704+64 w768+64 w832+64 d0+0 w896+64 w240+64 \
+        w1024+64 w0+128 w1216+64 w0+128 w0+64 w1472+64 w1536+64 w1600+64 w1664+64 w1728+64 w1792+64 w1856+64 w480+64 \
+        w1984+64 w2048+64 w1056+64 w0+128 w1152+64 w592+64 w2432+64 w624+64 w2560+64 w2624+64 w336+64 w344+64 w2816+64 \
+        b0+4 w2880+64 w2944+64 b0+0 w376+64 w3072+64 g0+0 w3136+64 w3200+64 w3264+64 w3328+37 r1042+2 b0+0 w3058+7 \
+        W2241+1 e0+0 w2709+6 W0+1 w0+8 w0+4 b0+0 w0+13 w1252+219 e0+6751 b44+40 w2133+11 b81+0 W33+5 r489+19 b54+0 \
+        r1810+27 w0+42 p76+24 n4+25 x117 e20+37 r2839+22 W2704+6 r1885+28 x5+30~8484t r2017+30 w0+54 b28+0 w2120+226 \
+        w2435+204 w0+161 p51+18 e47+6 W0+155 x88~2304";
+    let run = Run::with_steps(630_002_259, Drives::All, parse_steps(steps).unwrap()).unwrap();
+    assert_eq!(explore(&run).failure, None);
 }
 
 /// Found by the explorer when it drew zoned drives for the first time. 27: one block of a unit to be copied could not be read at once, so all
