@@ -3,6 +3,7 @@
 //!
 //! | module | noun |
 //! |---|---|
+//! | [`any_drive`] | a drive of any kind, found by what is on its media |
 //! | [`description`] | a drive description: media, FTL and host interface in one TOML file |
 //! | [`table_drive`] | a table drive from its description |
 //! | [`new_file`] | a file that is there whole or not at all |
@@ -10,6 +11,7 @@
 //! | [`plugin`] | the plugin that puts files of RocksDB on table drives |
 //! | [`failure`] | why something does not work, with its fix |
 
+pub mod any_drive;
 pub mod description;
 pub mod failure;
 mod ftl_section;

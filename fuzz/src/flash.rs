@@ -19,6 +19,7 @@ use openftl_media::{
     Blocks, ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, Profile, QueueFull,
     Status, Store, Tag, Timing,
 };
+use openftl_parts::Target;
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::seals::Seals;
 use openftl_parts::journal::superblock::COUNTS_END;

@@ -5,7 +5,7 @@
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Frames, Time, VirtualClock};
 use openftl_lab::{Driver, Limit, Pattern, Workload, WorkloadConfig};
-use openftl_parts::{BlockTarget, Done, IoError, Request};
+use openftl_parts::{BlockTarget, Done, IoError, Request, Target};
 use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -19,10 +19,9 @@ struct Nothing {
     done: Vec<Done>,
 }
 
-impl BlockTarget for Nothing {
-    fn blocks(&self) -> u64 {
-        BLOCKS
-    }
+impl Target for Nothing {
+    type Done = Done;
+
     fn frames(&self) -> &Frames {
         &self.frames
     }
@@ -30,9 +29,29 @@ impl BlockTarget for Nothing {
     fn frames_mut(&mut self) -> &mut Frames {
         &mut self.frames
     }
+
+    fn poll(&mut self, _: Time, done: &mut Vec<Done>) {
+        done.append(&mut self.done);
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        None
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}
+
+impl BlockTarget for Nothing {
+    fn blocks(&self) -> u64 {
+        BLOCKS
+    }
+
     fn payload_form(&self) -> FrameForm {
         FrameForm::Stamp
     }
+
     fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
         if let Request::Write { frames, .. } = request {
             for &frame in frames {
@@ -41,15 +60,6 @@ impl BlockTarget for Nothing {
         }
         self.done.push(Done { tag, result: Ok(()), at: now });
         Ok(())
-    }
-    fn poll(&mut self, _: Time, done: &mut Vec<Done>) {
-        done.append(&mut self.done);
-    }
-    fn next_due(&self) -> Option<Time> {
-        None
-    }
-    fn is_read_only(&self) -> bool {
-        false
     }
 }
 

@@ -12,7 +12,7 @@ use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
-use openftl_parts::{BlockTarget, Config, Done, Durability, Handle, Request, chunks_per_pu};
+use openftl_parts::{BlockTarget, Config, Done, Durability, Handle, Request, Target, chunks_per_pu};
 
 /// Requests under way at a time, at most.
 const DEPTH: usize = 500;

@@ -10,7 +10,7 @@ use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm, Frames, Nanos, VirtualClock};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::accounts::statistics::Statistics;
-use openftl_parts::{Access, BlockTarget, Config, Done, Durability, Handle, Request, chunks_per_pu};
+use openftl_parts::{Access, BlockTarget, Config, Done, Durability, Handle, Request, Target, chunks_per_pu};
 use openftl_zones::{Face, Limits, ZoneConfig, ZoneDone, ZoneFtl, ZoneRequest};
 
 /// Zones, or places of a block drive, that are written side by side.

@@ -6,7 +6,7 @@ use crate::trace::{Trace, TraceConfig};
 use crate::workload::{Pattern, Workload, WorkloadConfig};
 use openftl_core::units::Share;
 use openftl_core::{Frames, Nanos, VirtualClock};
-use openftl_parts::ObjectError;
+use openftl_parts::{ObjectError, Target};
 
 /// How the drive in memory misbehaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,10 +63,8 @@ impl Memory {
     }
 }
 
-impl BlockTarget for Memory {
-    fn blocks(&self) -> u64 {
-        self.stored.len() as u64
-    }
+impl Target for Memory {
+    type Done = Done;
 
     fn frames(&self) -> &Frames {
         &self.frames
@@ -74,6 +72,29 @@ impl BlockTarget for Memory {
 
     fn frames_mut(&mut self) -> &mut Frames {
         &mut self.frames
+    }
+
+    fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
+        if self.lie != Lie::Hang {
+            done.extend(self.under_way.extract_if(.., |request| request.at <= now));
+        }
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        match self.lie {
+            Lie::Hang => None,
+            _ => self.under_way.iter().map(|request| request.at).min(),
+        }
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}
+
+impl BlockTarget for Memory {
+    fn blocks(&self) -> u64 {
+        self.stored.len() as u64
     }
 
     fn payload_form(&self) -> FrameForm {
@@ -133,23 +154,6 @@ impl BlockTarget for Memory {
         }
         self.under_way.push(Done { tag, result: Ok(()), at });
         Ok(())
-    }
-
-    fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
-        if self.lie != Lie::Hang {
-            done.extend(self.under_way.extract_if(.., |request| request.at <= now));
-        }
-    }
-
-    fn next_due(&self) -> Option<Time> {
-        match self.lie {
-            Lie::Hang => None,
-            _ => self.under_way.iter().map(|request| request.at).min(),
-        }
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
     }
 }
 

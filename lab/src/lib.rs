@@ -38,7 +38,6 @@ pub mod steady;
 pub mod theory;
 pub mod trace;
 pub mod trial;
-pub mod tried_drive;
 pub mod workload;
 pub mod zipf;
 
@@ -47,7 +46,7 @@ pub use driver::{Driver, Limit, RunError};
 pub use load::{Access, Hint, Load, Operation};
 pub use load_spec::{LoadError, LoadSpec};
 pub use openftl_core::TraceHash;
+pub use openftl_segments::BlockDrive;
 pub use outcome::Outcome;
 pub use trial::{Measured, Trial, TrialError, WarmUp};
-pub use tried_drive::TriedDrive;
 pub use workload::{Pattern, Workload, WorkloadConfig};

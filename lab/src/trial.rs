@@ -11,14 +11,14 @@
 
 use crate::driver::Progress;
 use crate::steady::{SteadyState, WINDOWS_PER_DRIVE_WRITE};
-use crate::tried_drive::TriedDrive;
 use crate::{Binding, Driver, Limit, Load, Outcome, Pattern, RunError, Workload, WorkloadConfig};
-use openftl_blocks::BlockFtl;
+use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::units::Share;
 use openftl_core::{Clock, FrameForm, Frames, Geometry, Nanos, Time};
 use openftl_media::Media;
 use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
-use openftl_parts::{BlockTarget, Done, IoError, Request, Statistics};
+use openftl_parts::{BlockTarget, Done, IoError, Request, Statistics, Target};
+use openftl_segments::BlockDrive;
 use std::ops::ControlFlow;
 
 /// Blocks of an access while a drive is read back.
@@ -88,7 +88,7 @@ pub struct View<'a, M: Media> {
     pub share: f64,
     /// Measured so far, in this phase.
     pub outcome: &'a Outcome,
-    /// The FTL of the drive, which has its accounts: see [`TriedDrive::ftl`].
+    /// The FTL of the drive, which has its accounts: see [`BlockDrive::block`].
     pub drive: &'a BlockFtl<M>,
     /// Write amplification of each window of the warm-up so far.
     pub windows: &'a [f64],
@@ -144,7 +144,7 @@ pub struct Measured {
     pub outcome: Outcome,
     /// The FTL's view, of the same phase.
     pub statistics: Statistics,
-    /// See [`TriedDrive::over_provisioning`].
+    /// See [`Ftl::over_provisioning`].
     pub effective_over_provisioning: f64,
     /// Bytes of memory that the map took at its end.
     pub map_memory_bytes: u64,
@@ -173,7 +173,7 @@ impl Measured {
 /// A drive under a load, with its clock.
 pub struct Trial<M: Media, C> {
     /// The drive.
-    pub drive: TriedDrive<M>,
+    pub drive: BlockDrive<M>,
     /// Its clock.
     pub clock: C,
     driver: Driver,
@@ -188,7 +188,7 @@ impl<M: Media, C: Clock> Trial<M, C> {
     /// If the queue depth is zero, or accesses of the load are longer than a transaction.
     #[must_use]
     pub fn new(
-        drive: impl Into<TriedDrive<M>>,
+        drive: impl Into<BlockDrive<M>>,
         clock: C,
         load: Box<dyn Load>,
         queue_depth: usize,
@@ -261,14 +261,14 @@ impl<M: Media, C: Clock> Trial<M, C> {
     /// The write amplification of `blocks` more blocks written, and whether there were as many.
     fn window(&mut self, blocks: u64, windows: &[f64], watch: Watch<'_, M>) -> Result<(f64, bool), TrialError> {
         let written = |statistics: &Statistics| (statistics.host_blocks_written, statistics.nand_blocks_written());
-        let before = written(self.drive.ftl().statistics());
+        let before = written(self.drive.block().statistics());
         let Trial { drive, clock, driver, load, .. } = self;
         let outcome = driver.run(drive, clock, load, Limit::BlocksWritten(blocks), |progress| {
             let share = progress.outcome.writes.blocks as f64 / blocks as f64;
             watch(view(Phase::WarmUp, share, windows, progress.target, progress))
         });
         let outcome = self.whole(Phase::WarmUp, outcome)?;
-        let after = written(self.drive.ftl().statistics());
+        let after = written(self.drive.block().statistics());
         let host = after.0 - before.0;
         let waf = if host == 0 { 0.0 } else { (after.1 - before.1) as f64 / host as f64 };
         Ok((waf, outcome.writes.blocks >= blocks))
@@ -285,8 +285,8 @@ impl<M: Media, C: Clock> Trial<M, C> {
     /// # Errors
     /// If the drive is at fault, or the load cannot go on.
     pub fn measure(&mut self, limit: Limit, pace: Nanos, watch: Watch<'_, M>) -> Result<Measured, TrialError> {
-        let resets: Vec<u32> = self.drive.ftl().chunk_resets().collect();
-        let busy = self.drive.ftl().media().pu_busy();
+        let resets: Vec<u32> = self.drive.block().chunk_resets().collect();
+        let busy = self.drive.block().media().pu_busy();
         self.driver.set_pace(pace);
         self.drive.reset_statistics();
         let began = self.clock.now();
@@ -311,7 +311,7 @@ impl<M: Media, C: Clock> Trial<M, C> {
         if !outcome.turned_read_only && !outcome.stopped {
             self.flush()?;
         }
-        let drive = self.drive.ftl();
+        let drive = self.drive.block();
         Ok(Measured {
             outcome,
             statistics: drive.statistics().clone(),
@@ -365,16 +365,16 @@ fn view<'a, M: Media, T>(
     phase: Phase,
     share: f64,
     windows: &'a [f64],
-    drive: &'a TriedDrive<M>,
+    drive: &'a BlockDrive<M>,
     progress: Progress<'a, T>,
 ) -> View<'a, M> {
-    let (Progress { outcome, now, .. }, drive) = (progress, drive.ftl());
+    let (Progress { outcome, now, .. }, drive) = (progress, drive.block());
     View { phase, share: share.min(1.0), outcome, drive, windows, now }
 }
 
 /// A drive of which samples are taken while it works, without a pause of the host.
 struct Sampled<'a, M: Media> {
-    inner: &'a mut TriedDrive<M>,
+    inner: &'a mut BlockDrive<M>,
     began: Time,
     /// Blocks moved from one sample to the next.
     step: u64,
@@ -384,7 +384,7 @@ struct Sampled<'a, M: Media> {
 }
 
 impl<'a, M: Media> Sampled<'a, M> {
-    fn new(inner: &'a mut TriedDrive<M>, now: Time, limit: Limit) -> Sampled<'a, M> {
+    fn new(inner: &'a mut BlockDrive<M>, now: Time, limit: Limit) -> Sampled<'a, M> {
         let step = match limit {
             Limit::BlocksWritten(blocks) | Limit::BlocksMoved(blocks) => (blocks / SAMPLES).max(1),
             // How much that will be, nobody knows.
@@ -401,7 +401,7 @@ impl<'a, M: Media> Sampled<'a, M> {
     }
 
     fn sample(&mut self, now: Time) {
-        let statistics = self.inner.ftl().statistics();
+        let statistics = self.inner.block().statistics();
         let written = statistics.host_blocks_written;
         self.samples.push(Sample {
             seconds: now.since(self.began).as_secs_f64(),
@@ -413,10 +413,8 @@ impl<'a, M: Media> Sampled<'a, M> {
     }
 }
 
-impl<M: Media> BlockTarget for Sampled<'_, M> {
-    fn blocks(&self) -> u64 {
-        self.inner.blocks()
-    }
+impl<M: Media> Target for Sampled<'_, M> {
+    type Done = Done;
 
     fn frames(&self) -> &Frames {
         self.inner.frames()
@@ -426,17 +424,9 @@ impl<M: Media> BlockTarget for Sampled<'_, M> {
         self.inner.frames_mut()
     }
 
-    fn payload_form(&self) -> FrameForm {
-        self.inner.payload_form()
-    }
-
-    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
-        self.inner.submit(now, tag, request)
-    }
-
     fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
         self.inner.poll(now, done);
-        if self.inner.ftl().statistics().host_blocks_written >= self.next {
+        if self.inner.block().statistics().host_blocks_written >= self.next {
             self.sample(now);
         }
     }
@@ -447,5 +437,19 @@ impl<M: Media> BlockTarget for Sampled<'_, M> {
 
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
+    }
+}
+
+impl<M: Media> BlockTarget for Sampled<'_, M> {
+    fn blocks(&self) -> u64 {
+        self.inner.blocks()
+    }
+
+    fn payload_form(&self) -> FrameForm {
+        self.inner.payload_form()
+    }
+
+    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
+        self.inner.submit(now, tag, request)
     }
 }

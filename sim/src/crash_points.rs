@@ -76,11 +76,11 @@ impl CrashPoints {
         let is_prefix = crash_point.fates.is_none();
         let mut recovered = world.after_cut(crash_point, history.clone());
         if is_prefix {
-            recovered.blocks().wire.watch();
+            recovered.block_world().wire.watch();
         }
         let found = judge(&mut recovered).map_err(|error| format!(": {error}"))?;
         let crash_points = recovered.crash_points();
-        recovered.blocks().wire.ignore();
+        recovered.block_world().wire.ignore();
         let goes_on = self.cuts.is_multiple_of(GOES_ON);
         self.go_on(&mut recovered, &found, goes_on).map_err(|error| format!(", and then: {error}"))?;
         for (crash_point, _) in crash_points {
@@ -108,7 +108,7 @@ impl CrashPoints {
             if long {
                 recovered.work_on(found);
             } else {
-                recovered.blocks().adopt(found);
+                recovered.block_world().adopt(found);
             }
             liveness::prove(recovered, long);
         })?;
@@ -126,10 +126,10 @@ fn describe(crash_point: &CrashPoint) -> String {
 /// Opens the drive and compares all of it with the model.
 fn judge(world: &mut impl Stage) -> Result<Vec<Found>, String> {
     caught(|| {
-        world.blocks().open(Access::ReadWrite).map_err(|error| error.to_string())?;
+        world.block_world().open(Access::ReadWrite).map_err(|error| error.to_string())?;
         let found = world.read_all();
-        world.blocks().history.verdict(&found)?;
-        world.blocks().check();
+        world.block_world().history.verdict(&found)?;
+        world.block_world().check();
         Ok(found)
     })
     .unwrap_or_else(|panic| Err(panic.to_string()))

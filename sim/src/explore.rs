@@ -7,6 +7,7 @@ use crate::played::Played;
 use crate::step::{Moment, Step};
 use crate::swarm::{Run, Setting, World, other_settings};
 use openftl_core::{Nanos, TraceHash};
+use openftl_parts::{Access, Target};
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
@@ -137,11 +138,11 @@ impl<'a, S: Played> Play<'a, S> {
         if let Step::Cut { at, recoveries } = step {
             // One that has not come yet comes now.
             self.power_cut();
-            self.world.wire().arm(at.events);
+            self.world.rig().wire.arm(at.events);
             self.cut = Some((*at, recoveries));
             return;
         }
-        let wire = self.world.wire().clone();
+        let wire = self.world.rig().wire.clone();
         if wire.until_cut(|| self.act(step)) {
             self.power_cut();
         }
@@ -153,7 +154,7 @@ impl<'a, S: Played> Play<'a, S> {
             Step::Settle => self.world.settle(),
             Step::Idle(micros) => self.world.idle(Nanos::from_micros(*micros)),
             Step::Settings(number) => {
-                self.world.set_next_config(other_settings(self.setting, *number));
+                self.world.rig_mut().next_config = Some(other_settings(self.setting, *number));
                 self.tally.other_settings += 1;
             }
             Step::Restart => {
@@ -179,7 +180,7 @@ impl<'a, S: Played> Play<'a, S> {
         self.cut(at);
         for at in recoveries {
             let world = &mut self.world;
-            let wire = world.wire().clone();
+            let wire = world.rig().wire.clone();
             if !wire.cut_after(at.events, || open(world)) {
                 break;
             }
@@ -187,7 +188,7 @@ impl<'a, S: Played> Play<'a, S> {
             self.cut(*at);
         }
         let world = &mut self.world;
-        if !world.is_open() {
+        if world.rig().ftl.is_none() {
             open(world);
         }
         if let Err(contradiction) = world.recover() {
@@ -203,25 +204,25 @@ impl<'a, S: Played> Play<'a, S> {
     }
 
     fn end(&mut self) {
-        let wire = self.world.wire().clone();
+        let wire = self.world.rig().wire.clone();
         if wire.until_cut(|| self.world.idle(REST)) || wire.is_armed() {
             self.power_cut();
         }
         let world = &mut self.world;
         world.settle();
         world.verify_all();
-        if !self.tally.faults.contains_key(&FaultKind::Offline) {
+        if !self.tally.faults.contains_key(&FaultKind::Offline) && !world.is_damaged() {
             world.check();
         }
-        self.tally.worn_out += u64::from(world.is_read_only());
+        self.tally.worn_out += u64::from(world.rig_mut().ftl().is_read_only());
         world.clean_restart();
         world.verify_all();
-        self.tally.events = world.wire().events();
+        self.tally.events = world.rig().wire.events();
     }
 }
 
 fn open(world: &mut impl Played) {
-    if let Err(error) = world.open() {
+    if let Err(error) = world.rig_mut().open(Access::ReadWrite) {
         panic!("the drive is refused: {error}");
     }
 }

@@ -197,7 +197,7 @@ impl Inscriptions {
 
 impl<D: Drive> World<D> {
     /// Lets something go wrong. Gives whether there was a place for it.
-    pub fn inject(&mut self, fault: Fault) -> bool {
+    pub(crate) fn go_wrong(&mut self, fault: Fault) -> bool {
         let Fault { kind, pick } = fault;
         match kind {
             FaultKind::Program | FaultKind::Close | FaultKind::Erase | FaultKind::HighEcc | FaultKind::Retry => {

@@ -19,9 +19,10 @@
 //! | [`world`] | drive, host and model |
 //! | [`table_world`] | the same with tables beside the log area |
 //! | [`zone_world`], [`zone_model`] | a zoned drive and its host, and what that may find |
-//! | `zone_host`, `zone_requests` | what that host does |
+//! | `block_host`, `table_host`, `zone_host`, `zone_requests` | what their hosts do |
 //! | [`zone_crash_points`] | every state that a power cut can leave of such a drive |
-//! | [`stage`] | what both have in common |
+//! | [`mod@rig`] | a drive with its device and its clock, whatever it is for |
+//! | [`stage`] | a world that crash points are found of |
 //! | [`liveness`] | what a drive owes besides the truth: an answer |
 //! | [`fate`] | what a power cut leaves beyond a prefix in time |
 //! | [`crash_points`] | every state that a power cut can leave, recovered and judged |
@@ -34,6 +35,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod block_host;
 pub mod caught;
 pub mod crash_points;
 pub mod drive;
@@ -43,10 +45,12 @@ pub mod fault;
 pub mod history;
 pub mod liveness;
 pub mod played;
+pub mod rig;
 pub mod shrink;
 pub mod stage;
 pub mod step;
 pub mod swarm;
+mod table_host;
 pub mod table_world;
 pub mod wire;
 pub mod world;

@@ -5,13 +5,13 @@
 //! once more. What takes longer, and a drive that has nothing due while a request waits, is a panic that says what the
 //! drive is doing.
 
-use crate::drive::Drive;
 use crate::stage::Stage;
 use crate::step::Moment;
+use openftl_blocks::Ftl;
 use openftl_core::{Clock, Geometry, Nanos, Time, VirtualClock};
 use openftl_media::profile::Faults;
 use openftl_media::{EmulatedDevice, Media};
-use openftl_parts::{Access, BlockTarget, Durability, OpenError};
+use openftl_parts::{Access, Durability, OpenError, Target};
 
 /// A drive may read, program and erase the whole of its slowest die so many times before it answers. Collection
 /// on a drive that is full moves each block several times; a drive that hangs exceeds any number.
@@ -138,7 +138,7 @@ const REST: Nanos = Nanos::from_millis(500);
 /// A drive that was opened, and on which nothing goes wrong, has all its metadata twice: what it found once was written again, or soon
 /// is.
 fn expect_twice(stage: &mut impl Stage) {
-    let world = stage.blocks();
+    let world = stage.block_world();
     let is_sound = world.device().profile().faults == Faults::default() && !world.is_hurt;
     // A cut that leaves units fading or readable in part is no such drive either: they are found out later.
     if !is_sound || world.is_disturbed || world.ftl().is_read_only() || there_once(stage).is_empty() {
@@ -146,16 +146,16 @@ fn expect_twice(stage: &mut impl Stage) {
     }
     stage.idle(REST);
     let once = there_once(stage);
-    let is_read_only = stage.blocks().ftl().is_read_only();
+    let is_read_only = stage.block_world().ftl().is_read_only();
     assert!(once.is_empty() || is_read_only, "a recovered drive at rest has metadata only once: {once:?}");
 }
 
 /// What whoever only looks at the drive finds there once, if the power goes when all that is under way is done.
 fn there_once(stage: &impl Stage) -> Vec<String> {
     let mut twin = stage.fork();
-    let last = twin.blocks().device().instants().len() as u32 - 1;
+    let last = twin.block_world().device().instants().len() as u32 - 1;
     twin.power_cut_at(Moment { later: last, ..Moment::NOW });
-    let world = twin.blocks();
+    let world = twin.block_world();
     let may_want_padding = world.wire.geometry().mw_cunits > 0;
     match world.open(Access::Inspect) {
         Ok(()) => {}
@@ -171,7 +171,7 @@ fn there_once(stage: &impl Stage) -> Vec<String> {
 /// # Panics
 /// If something contradicts the model, or does not end in time.
 pub fn prove(stage: &mut impl Stage, reopen: bool) {
-    let world = stage.blocks();
+    let world = stage.block_world();
     let blocks = world.blocks();
     let to_write = (CHUNKS_WRITTEN * u64::from(world.wire.geometry().blocks_per_chunk)).min(blocks);
     let mut written = 0;
@@ -186,17 +186,17 @@ pub fn prove(stage: &mut impl Stage, reopen: bool) {
     world.submit_trim(blocks / 2, 1.max(blocks / 16), Durability::Durable);
     world.submit_write(blocks / 3, 1, Durability::Durable);
     stage.settle();
-    let world = stage.blocks();
+    let world = stage.block_world();
     world.submit_read(0, WRITE_BLOCKS.min(blocks));
     world.submit_read(blocks / 2, 1);
     world.submit_flush();
     stage.settle();
     if !reopen {
-        stage.blocks().close();
+        stage.block_world().close();
         return;
     }
     stage.clean_restart();
-    let world = stage.blocks();
+    let world = stage.block_world();
     world.submit_read(0, WRITE_BLOCKS.min(blocks));
     world.submit_read(blocks / 3, 1);
     stage.settle();

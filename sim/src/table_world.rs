@@ -9,20 +9,25 @@
 //! says which change it is of, and the serial and the length of the table. So what is found after a power cut tells of
 //! itself, and a mix-up of tables, of their blocks or of their notes is seen.
 
-use crate::drive::{Drive, TABLE_TAG, TableDrive};
+use crate::drive::TABLE_TAG;
 use crate::fate::States;
+use crate::fault::Fault;
 use crate::history::{Change, Found, History, Kind};
-use crate::step::{Deed, DeedKind, Moment};
-use crate::wire::CrashPoint;
+use crate::liveness;
+use crate::played::Played;
+use crate::rig::Rig;
+use crate::stage::Stage;
+use crate::step::{Moment, Step};
+use crate::wire::{CrashPoint, Wire};
 use crate::world::{Judgeable, World, head_of};
 use openftl_core::units::Share;
-use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Frame, FrameForm, Nanos};
+use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Frame, FrameForm, Nanos, TraceHash};
 use openftl_media::{ChunkDescriptor, ChunkState, Profile, Store};
 use openftl_parts::flash::chunk_table::ChunkUse;
-use openftl_parts::{Access, BlockTarget, Config, Durability, IoError, OpenError, chunks_per_pu};
+use openftl_parts::{Config, IoError, OpenError, Target, chunks_per_pu};
 use openftl_tables::catalog::NOTE_BYTES_MAX;
-use openftl_tables::drive::{FoundEntry, TableDone};
-use openftl_tables::{TableError, TableFtl, TableId, TableLifetime, Wish};
+use openftl_tables::{FoundEntry, TableDone};
+use openftl_tables::{TableError, TableFtl, TableId, Wish};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
@@ -85,27 +90,30 @@ enum Errand {
     Read { serial: u32, first: u32, frames: Vec<Frame> },
 }
 
+/// The production FTL, on a wire that can be cut.
+type Tables = TableFtl<Wire>;
+
 /// All that takes part in a run with a table drive. It is a world too: that of the log area.
 pub struct TableWorld {
-    world: World<TableDrive>,
+    world: World<Tables>,
     tables: Vec<Table>,
     /// Entries without a table, by number.
     files: Vec<u64>,
     under_way: Vec<(u64, Errand)>,
     serials: u32,
-    tags: u64,
+    pub(crate) tags: u64,
 }
 
 impl Deref for TableWorld {
-    type Target = World<TableDrive>;
+    type Target = World<Tables>;
 
-    fn deref(&self) -> &World<TableDrive> {
+    fn deref(&self) -> &World<Tables> {
         &self.world
     }
 }
 
 impl DerefMut for TableWorld {
-    fn deref_mut(&mut self) -> &mut World<TableDrive> {
+    fn deref_mut(&mut self) -> &mut World<Tables> {
         &mut self.world
     }
 }
@@ -163,36 +171,8 @@ impl TableWorld {
         TableWorld::try_new(profile, config, 20, for_tables, seed).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn of(world: World<TableDrive>) -> TableWorld {
+    fn of(world: World<Tables>) -> TableWorld {
         TableWorld { world, tables: Vec::new(), files: Vec::new(), under_way: Vec::new(), serials: 0, tags: TABLE_TAG }
-    }
-
-    /// The world after a power cut, with the drive not opened yet and the model as it was then.
-    #[must_use]
-    pub fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> TableWorld {
-        TableWorld { serials: self.serials, ..TableWorld::of(self.world.after_cut(crash_point, history)) }
-    }
-
-    /// The same drive once more, closed as it is: a power cut has left this device.
-    #[must_use]
-    pub fn fork(&self) -> TableWorld {
-        TableWorld { serials: self.serials, ..TableWorld::of(self.world.fork()) }
-    }
-
-    /// The states found by a watched wire since the last call, each with what the model said at that moment.
-    pub fn crash_points(&mut self) -> Vec<Judgeable> {
-        self.world.crash_points()
-    }
-
-    /// The table drive.
-    pub fn drive(&mut self) -> &mut TableFtl<crate::wire::Wire> {
-        &mut self.world.ftl().ftl
-    }
-
-    /// Requests that have not ended.
-    #[must_use]
-    pub fn requests_under_way(&self) -> usize {
-        self.world.requests_under_way() + self.under_way.len()
     }
 
     /// Serials of the tables that are being written.
@@ -255,16 +235,10 @@ impl TableWorld {
         self.tags
     }
 
-    /// Lets the drive work once more, and books what has ended.
-    pub fn pump(&mut self) {
-        self.world.pump();
-        self.book();
-    }
-
     /// Books the requests for tables that have ended.
     fn book(&mut self) {
         self.world.collect_crash_points();
-        let ended = std::mem::take(&mut self.world.ftl().ended);
+        let ended = std::mem::take(&mut self.world.others);
         for ended in ended {
             self.world.add_to_trace([ended.tag, ended.at.0, u64::from(ended.result.is_ok())]);
             let index = self.under_way.iter().position(|(tag, _)| *tag == ended.tag).expect("a request under way");
@@ -304,12 +278,12 @@ impl TableWorld {
     fn expect_worn_out(&mut self, error: TableError) {
         let is_read_only = matches!(error, TableError::ReadOnly(_) | TableError::Io(IoError::ReadOnly));
         let may = self.world.may_wear_out && is_read_only && self.world.is_worn_out();
-        assert!(may, "{error}: {:?}", self.world.ftl().block().read_only_reason());
+        assert!(may, "{error}: {:?}", self.ftl().block().read_only_reason());
     }
 
     fn compare(&mut self, serial: u32, first: u32, frames: Vec<Frame>, result: Result<(), TableError>) {
         let history = self.world.history.clone();
-        let pool = self.world.ftl().frames_mut();
+        let pool = self.ftl().frames_mut();
         let failed = match result {
             Ok(()) => None,
             Err(TableError::Io(error)) => Some(error.block().expect("a read says which block it could not read")),
@@ -332,7 +306,7 @@ impl TableWorld {
 
     /// Begins a table; gives its serial, or `None` if the drive has too many or is worn out.
     pub fn begin(&mut self, wish: Wish) -> Option<u32> {
-        let result = self.drive().begin(wish);
+        let result = self.ftl().begin(wish);
         let id = match result {
             Ok(id) => id,
             Err(TableError::TooManyWriters) => return None,
@@ -362,18 +336,18 @@ impl TableWorld {
             };
             let mut frames = Vec::new();
             let form = self.world.config.payload;
-            if room == 0 || !self.world.ftl().frames_mut().acquire_many(form, room as usize, &mut frames) {
+            if room == 0 || !self.ftl().frames_mut().acquire_many(form, room as usize, &mut frames) {
                 self.pump();
                 continue;
             }
             let first = self.table(serial).blocks;
-            let pool = self.world.ftl().frames_mut();
+            let pool = self.ftl().frames_mut();
             for (block, frame) in (first..).zip(&frames) {
                 for (at, word) in pool.bytes_mut(*frame).as_chunks_mut::<8>().0.iter_mut().zip(words(serial, block)) {
                     *at = word.to_le_bytes();
                 }
             }
-            self.drive().append(now, id, &frames);
+            self.ftl().append(now, id, &frames);
             self.world.collect_crash_points();
             self.table(serial).blocks += room;
             left -= room;
@@ -384,11 +358,11 @@ impl TableWorld {
     /// How many blocks can be appended to a table now: 0 after it was asked twice, so that there is something to wait for.
     fn room(&mut self, id: TableId) -> Result<u32, TableError> {
         let now = self.world.clock.now();
-        match self.drive().room(now, id) {
+        match self.ftl().room(now, id) {
             Ok(0) => {
                 self.world.poll();
                 self.book();
-                self.drive().room(now, id)
+                self.ftl().room(now, id)
             }
             room => room,
         }
@@ -401,7 +375,7 @@ impl TableWorld {
         let change = self.world.begin(Kind::Put, entry, 1);
         let (now, tag) = (self.world.clock.now(), self.tag());
         let note = note(change, serial, blocks, note_bytes);
-        match self.drive().commit(now, tag, id, &note) {
+        match self.ftl().commit(now, tag, id, &note) {
             Ok(()) => {
                 self.table(serial).state = State::Ended;
                 self.under_way.push((tag, Errand::Commit { serial, change }));
@@ -417,8 +391,8 @@ impl TableWorld {
     /// Blocks of tables, and those that no table can have for now. Not counted is what was written of chunks that are not full: they
     /// are kept for the tables to come.
     pub fn used_up(&mut self) -> u64 {
-        let (left, all) = self.drive().table_space();
-        let uses = self.drive().block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Tenant);
+        let (left, all) = self.ftl().table_space();
+        let uses = self.ftl().block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Tenant);
         let in_use: Vec<ChunkId> = uses.map(|(chunk, ..)| chunk).collect();
         let is_partly = |chunk: &&ChunkDescriptor| chunk.state == ChunkState::Open && in_use.contains(&chunk.chunk);
         let partly: u64 =
@@ -433,7 +407,7 @@ impl TableWorld {
     pub fn write_table(&mut self, blocks: u32) -> u32 {
         let table = self.begin(Wish::default()).expect("another table may be written");
         let has_room = self.append(table, blocks);
-        assert!(has_room, "there is room: {:?}", self.drive().table_space());
+        assert!(has_room, "there is room: {:?}", self.ftl().table_space());
         self.commit(table, 30);
         self.settle();
         table
@@ -459,7 +433,7 @@ impl TableWorld {
     /// Gives a table up.
     pub fn abandon(&mut self, serial: u32) {
         let (id, now) = (self.id(serial), self.world.clock.now());
-        self.drive().abandon(now, id);
+        self.ftl().abandon(now, id);
         self.tables.retain(|table| table.serial != serial);
         self.world.collect_crash_points();
     }
@@ -473,7 +447,7 @@ impl TableWorld {
     /// Puts an entry without a table, a new one or another note for one that is there. Returns false if the catalog is full.
     pub fn put_file(&mut self, number: Option<u64>, note_bytes: usize) -> bool {
         let new = number.is_none();
-        let number = number.unwrap_or_else(|| self.drive().new_number());
+        let number = number.unwrap_or_else(|| self.ftl().new_number());
         let is_put = self.put_entry(number, None, 0, 0, note_bytes);
         if is_put && new {
             self.files.push(number);
@@ -487,7 +461,7 @@ impl TableWorld {
         let (now, tag) = (self.world.clock.now(), self.tag());
         let note = note(change, serial, blocks, bytes);
         self.under_way.push((tag, Errand::Change { change }));
-        let result = self.drive().put(now, tag, number, table, &note);
+        let result = self.ftl().put(now, tag, number, table, &note);
         if let Err(error) = result {
             if error != TableError::CatalogFull {
                 self.expect_worn_out(error);
@@ -520,7 +494,7 @@ impl TableWorld {
         let change = self.world.begin(Kind::Delete, entry, 1);
         let (now, tag) = (self.world.clock.now(), self.tag());
         self.under_way.push((tag, Errand::Change { change }));
-        let result = self.drive().delete(now, tag, number, table);
+        let result = self.ftl().delete(now, tag, number, table);
         if let Err(error) = result {
             self.expect_worn_out(error);
             self.under_way.pop();
@@ -533,14 +507,14 @@ impl TableWorld {
     /// A table stays readable when it is deleted.
     pub fn pin(&mut self, serial: u32) {
         let id = self.id(serial);
-        self.drive().pin(id);
+        self.ftl().pin(id);
         self.table(serial).pins += 1;
     }
 
     /// Once less than before.
     pub fn unpin(&mut self, serial: u32) {
         let id = self.id(serial);
-        self.drive().unpin(id);
+        self.ftl().unpin(id);
         self.table(serial).pins -= 1;
         self.forget_deleted();
     }
@@ -554,11 +528,11 @@ impl TableWorld {
         let frames = self.frames(u64::from(blocks));
         // Its commit may have been refused meanwhile.
         if self.tables.iter().all(|table| table.serial != serial) {
-            frames.into_iter().for_each(|frame| self.world.ftl().frames_mut().release(frame));
+            frames.into_iter().for_each(|frame| self.ftl().frames_mut().release(frame));
             return;
         }
         let (id, now, tag) = (self.id(serial), self.world.clock.now(), self.tag());
-        self.drive().read(now, tag, id, first, &frames).expect("the table has these blocks");
+        self.ftl().read(now, tag, id, first, &frames).expect("the table has these blocks");
         self.under_way.push((tag, Errand::Read { serial, first, frames }));
     }
 
@@ -572,41 +546,17 @@ impl TableWorld {
     pub fn try_read_table(&mut self, serial: u32, block: u32) -> Result<(), TableError> {
         self.settle();
         let (frames, id, now) = (self.frames(1), self.id(serial), self.world.clock.now());
-        self.drive().read(now, 1, id, block, &frames).expect("the table has this block");
+        self.ftl().read(now, 1, id, block, &frames).expect("the table has this block");
         let mut done = Vec::new();
         loop {
             let now = self.world.clock.now();
-            self.drive().poll(now, &mut done);
+            self.ftl().poll(now, &mut done);
             if let Some(ended) = done.pop() {
-                self.drive().frames_mut().release(frames[0]);
+                self.ftl().frames_mut().release(frames[0]);
                 return ended.result;
             }
-            let due = self.drive().next_due().expect("the read is under way");
+            let due = self.ftl().next_due().expect("the read is under way");
             self.world.clock.wait_until(due);
-        }
-    }
-
-    /// Waits until there are so many frames.
-    pub fn await_frames(&mut self, count: u64) {
-        for frame in self.frames(count) {
-            self.world.ftl().frames_mut().release(frame);
-        }
-    }
-
-    /// Frames for a request, once there are so many.
-    fn frames(&mut self, count: u64) -> Vec<Frame> {
-        let form = self.world.config.payload;
-        let mut frames = Vec::new();
-        while !self.world.ftl().frames_mut().acquire_many(form, count as usize, &mut frames) {
-            self.pump();
-        }
-        frames
-    }
-
-    /// Waits until no request is under way.
-    pub fn settle(&mut self) {
-        while self.requests_under_way() > 0 {
-            self.pump();
         }
     }
 
@@ -619,12 +569,6 @@ impl TableWorld {
         self.idle(Nanos::from_millis(50));
     }
 
-    /// Lets the drive work until `span` has passed.
-    pub fn idle(&mut self, span: Nanos) {
-        self.world.idle(span);
-        self.book();
-    }
-
     /// Reads every table, wherever it is.
     pub fn verify_tables(&mut self) {
         self.settle();
@@ -632,12 +576,6 @@ impl TableWorld {
             self.read_table(serial);
         }
         self.settle();
-    }
-
-    /// Reads the log area and every table, and compares them with the model.
-    pub fn verify_all(&mut self) {
-        self.verify_tables();
-        self.world.verify_all();
     }
 
     fn read_table(&mut self, serial: u32) {
@@ -655,22 +593,9 @@ impl TableWorld {
         }
     }
 
-    /// What the whole drive holds, by change: first the log area, then the entries. Each table is read, and is what its entry says.
-    pub fn read_all(&mut self) -> Vec<Found> {
-        let mut found = self.world.read_all();
-        let entries: Vec<(u64, Change)> = self.adopt_entries();
-        let last = entries.iter().map(|(number, _)| number + 1).max().unwrap_or(0);
-        found.resize(found.len() + last as usize, Some(0));
-        for (number, change) in entries {
-            found[(self.world.blocks() + number) as usize] = Some(change);
-        }
-        self.verify_tables();
-        found
-    }
-
     /// Takes over what was in the catalog when the drive was opened; gives what is noted of each entry.
     fn adopt_entries(&mut self) -> Vec<(u64, Change)> {
-        let entries = std::mem::take(&mut self.world.ftl().found);
+        let entries = self.ftl().take_found();
         let mut changes = Vec::new();
         (self.tables, self.files) = (Vec::new(), Vec::new());
         for FoundEntry { number, note: noted, table } in entries {
@@ -701,35 +626,65 @@ impl TableWorld {
         self.forget_requests();
     }
 
-    /// The same at a later instant of the device.
-    pub fn power_cut_at(&mut self, moment: Moment) -> States {
-        let states = self.world.power_cut_at(moment);
-        self.forget_requests();
-        states
+    /// A block of a table may be an error from now on.
+    pub fn lose_of_table(&mut self, serial: u32, block: u32) {
+        self.world.model().damage_table(serial, block);
+    }
+}
+
+impl Played for TableWorld {
+    type Ftl = Tables;
+
+    fn rig(&self) -> &Rig<Tables> {
+        self.world.rig()
+    }
+
+    fn rig_mut(&mut self) -> &mut Rig<Tables> {
+        self.world.rig_mut()
+    }
+
+    fn request(&mut self, step: &Step) {
+        if let Step::Write(range, _) | Step::WriteUncorrectable(range, _) | Step::Read(range) = step {
+            // Reads of tables may have them.
+            for frame in self.frames(range.blocks) {
+                self.ftl().frames_mut().release(frame);
+            }
+        }
+        match step {
+            Step::Table(deed) => self.perform(*deed),
+            step => self.world.request(step),
+        }
+    }
+
+    fn take(&mut self, done: Vec<TableDone>) {
+        self.world.take(done);
+        self.book();
+    }
+
+    fn requests_under_way(&self) -> usize {
+        self.world.requests_under_way() + self.under_way.len()
     }
 
     fn forget_requests(&mut self) {
+        self.world.forget_requests();
         self.under_way.clear();
         self.tables.clear();
         self.files.clear();
     }
 
-    /// Opens the drive after a power cut and compares all of it with the model, which goes on with what was found.
-    ///
-    /// # Errors
-    /// What contradicts the model.
-    pub fn recover(&mut self) -> Result<(), String> {
-        if self.world.ftl.is_none() {
-            self.world.open(Access::ReadWrite).map_err(|error| error.to_string())?;
-        }
+    fn inject(&mut self, fault: Fault) -> bool {
+        self.world.inject(fault)
+    }
+
+    fn judge(&mut self) -> Result<(), String> {
         let found = self.read_all();
         self.history.verdict(&found)?;
         self.world.adopt(&found);
         Ok(())
     }
 
-    /// Closes the drive and opens it again: everything that was committed is there, and nothing else.
-    pub fn clean_restart(&mut self) {
+    /// Everything that was committed is there, and nothing else.
+    fn clean_restart(&mut self) {
         self.settle();
         let is_clean = self.world.close_and_open();
         self.forget_requests();
@@ -750,161 +705,76 @@ impl TableWorld {
         }
     }
 
-    /// Does something with a table, if there is one that it can be done with.
-    pub fn perform(&mut self, Deed { kind, pick, size }: Deed) {
-        let picked = |among: &[u32]| (!among.is_empty()).then(|| among[pick as usize % among.len()]);
-        let note_bytes = NOTE_BYTES_MIN + size as usize;
-        match kind {
-            DeedKind::Begin => {
-                let lifetimes =
-                    [TableLifetime::Unknown, TableLifetime::Short, TableLifetime::Medium, TableLifetime::Extreme];
-                let lifetime = lifetimes[pick as usize % lifetimes.len()];
-                self.begin(Wish { blocks: Some(size.into()).filter(|blocks| *blocks > 0), lifetime });
-            }
-            DeedKind::Append => _ = picked(&self.being_written()).map(|table| self.append(table, size)),
-            DeedKind::Commit => _ = picked(&self.being_written()).map(|table| self.commit(table, note_bytes)),
-            DeedKind::Abandon => _ = picked(&self.being_written()).map(|table| self.abandon(table)),
-            DeedKind::Note => _ = picked(&self.committed()).map(|table| self.put(table, note_bytes)),
-            DeedKind::Delete => _ = picked(&self.committed()).map(|table| self.delete(table)),
-            DeedKind::Pin => _ = picked(&self.committed()).map(|table| self.pin(table)),
-            DeedKind::Unpin => _ = picked(&self.pinned()).map(|table| self.unpin(table)),
-            DeedKind::Read => {
-                let Some(table) = picked(&self.readable()) else { return };
-                let blocks = self.blocks_of(table);
-                if blocks > 0 {
-                    let first = pick.wrapping_mul(31) % blocks;
-                    self.read(table, first, size.clamp(1, blocks - first));
-                }
-            }
-            DeedKind::PutFile => {
-                let number = self.files.get(pick as usize % self.files.len().max(1)).copied();
-                self.put_file(number.filter(|_| !pick.is_multiple_of(2)), note_bytes);
-            }
-            DeedKind::DeleteFile => {
-                if let Some(number) = self.files.get(pick as usize % self.files.len().max(1)).copied() {
-                    self.delete_file(number);
-                }
-            }
+    fn probe(&self) {
+        liveness::probe(self.fork());
+    }
+
+    fn verify_all(&mut self) {
+        self.verify_tables();
+        self.world.verify_all();
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.world.is_damaged()
+    }
+
+    fn check(&mut self) {
+        self.world.check();
+    }
+
+    fn awaited(&self) -> String {
+        format!("{} and {} requests for tables", self.world.awaited(), self.under_way.len())
+    }
+
+    fn trace(&self) -> TraceHash {
+        self.world.trace()
+    }
+
+    fn power_cut_at(&mut self, moment: Moment) -> States {
+        let states = self.world.power_cut_at(moment);
+        self.forget_requests();
+        states
+    }
+
+    fn idle(&mut self, span: Nanos) {
+        self.world.idle(span);
+        self.book();
+    }
+}
+
+impl Stage for TableWorld {
+    type Drive = Tables;
+
+    fn block_world(&mut self) -> &mut World<Tables> {
+        &mut self.world
+    }
+
+    /// First the log area, then the entries. Each table is read, and is what its entry says.
+    fn read_all(&mut self) -> Vec<Found> {
+        let mut found = self.world.read_all();
+        let entries: Vec<(u64, Change)> = self.adopt_entries();
+        let last = entries.iter().map(|(number, _)| number + 1).max().unwrap_or(0);
+        found.resize(found.len() + last as usize, Some(0));
+        for (number, change) in entries {
+            found[(self.world.blocks() + number) as usize] = Some(change);
         }
+        self.verify_tables();
+        found
     }
 
-    /// A block of a table may be an error from now on.
-    pub fn lose_of_table(&mut self, serial: u32, block: u32) {
-        self.world.model().damage_table(serial, block);
+    fn crash_points(&mut self) -> Vec<Judgeable> {
+        self.world.crash_points()
     }
 
-    /// One more of a mix of all requests.
-    pub fn submit_any(&mut self) {
-        let pick = |world: &mut TableWorld, among: Vec<u32>| match among.len() as u64 {
-            0 => None,
-            count => Some(among[world.below(count) as usize]),
-        };
-        match self.below(100) {
-            0..12 => {
-                let wish = match self.below(3) {
-                    0 => Wish { blocks: Some(1 + self.below(60)), ..Wish::default() },
-                    _ => Wish::default(),
-                };
-                if self.being_written().len() < 6 {
-                    self.begin(wish);
-                }
-            }
-            12..45 => {
-                let blocks = 1 + self.below(30) as u32;
-                if let Some(table) = pick(self, self.being_written()) {
-                    self.append(table, blocks);
-                }
-            }
-            45..53 => {
-                let bytes = self.note_bytes();
-                if let Some(table) = pick(self, self.being_written()) {
-                    self.commit(table, bytes);
-                }
-            }
-            53..55 => {
-                if let Some(table) = pick(self, self.being_written()) {
-                    self.abandon(table);
-                }
-            }
-            55..59 => {
-                let bytes = self.note_bytes();
-                if let Some(table) = pick(self, self.committed()) {
-                    self.put(table, bytes);
-                }
-            }
-            59..61 => {
-                let bytes = self.note_bytes();
-                let number = self.files.first().copied().filter(|_| self.tags.is_multiple_of(2));
-                self.put_file(number, bytes);
-            }
-            61 => {
-                if let Some(number) = self.files.first().copied() {
-                    self.delete_file(number);
-                }
-            }
-            62..69 => {
-                // About as many as are committed, so that there is room.
-                if let Some(table) = pick(self, self.committed()) {
-                    self.delete(table);
-                }
-            }
-            69 => {
-                if let Some(table) = pick(self, self.committed()) {
-                    self.pin(table);
-                }
-            }
-            70..73 => {
-                if let Some(table) = pick(self, self.pinned()) {
-                    self.unpin(table);
-                }
-            }
-            73..84 => {
-                if let Some(table) = pick(self, self.readable()) {
-                    let blocks = self.blocks_of(table);
-                    if blocks > 0 {
-                        let first = self.below(blocks.into()) as u32;
-                        let count = 1 + self.below((blocks - first).min(100).into()) as u32;
-                        self.read(table, first, count);
-                    }
-                }
-            }
-            84..93 => {
-                let (first, blocks) = self.world.range(12);
-                let durability = if self.below(8) == 0 { Durability::Durable } else { Durability::Volatile };
-                self.world.submit_write(first, blocks, durability);
-            }
-            93..95 => {
-                let (first, blocks) = self.world.range(20);
-                self.world.submit_trim(first, blocks, Durability::Volatile);
-            }
-            95..98 => {
-                let (first, blocks) = self.world.range(16);
-                self.world.submit_read(first, blocks);
-            }
-            _ => _ = self.world.submit_flush(),
-        }
+    fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> TableWorld {
+        TableWorld { serials: self.serials, ..TableWorld::of(self.world.after_cut(crash_point, history)) }
     }
 
-    fn note_bytes(&mut self) -> usize {
-        match self.below(8) {
-            0 => NOTE_BYTES_MIN + self.below(9_000) as usize,
-            _ => NOTE_BYTES_MIN + self.below(60) as usize,
-        }
+    fn fork(&self) -> TableWorld {
+        TableWorld { serials: self.serials, ..TableWorld::of(self.world.fork()) }
     }
 
-    /// One more request, with up to `depth` under way.
-    pub fn operation(&mut self, depth: usize) {
-        self.submit_any();
-        while self.requests_under_way() >= depth {
-            self.pump();
-        }
-    }
-
-    /// Goes on after the drive was opened and holds `found`, to show that it can.
-    ///
-    /// # Panics
-    /// If what comes then contradicts the model.
-    pub fn work_on(&mut self, found: &[Found]) {
+    fn work_on(&mut self, found: &[Found]) {
         self.world.adopt(found);
         for _ in 0..40 {
             self.operation(5);

@@ -4,27 +4,26 @@
 
 use crate::drive::Drive;
 use crate::fate::States;
-use crate::fault::written_places;
+use crate::fault::{Fault, written_places};
 use crate::history::{Change, Found, History, Kind, UNCORRECTABLE};
-use crate::liveness::{Deadline, Patience, Waiting};
-use crate::step::Moment;
+use crate::liveness;
+use crate::played::{DoneOf, Played};
+use crate::rig::Rig;
+use crate::stage::Stage;
+use crate::step::{Moment, Range, Step};
 use crate::wire::{CrashPoint, Wire};
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::units::Share;
-use openftl_core::{
-    BLOCK_BYTES, Clock, Frame, FrameForm, Nanos, Payload, PayloadMut, Ppa, Stamp, TraceHash, VirtualClock,
-};
+use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm, Payload, PayloadMut, Ppa, Stamp, TraceHash};
 use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Missing, NandStatistics, Profile, Store, Timing};
-use openftl_parts::config::{Left, TRIM_STEP_ENTRIES};
+use openftl_parts::config::TRIM_STEP_ENTRIES;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::{
-    Access, BlockTarget, Config, Done, Durability, Extent, Handle, IoError, ObjectError, PlacementName, ReadOnlyReason,
-    Request, VictimPolicy, chunks_per_pu,
+    Access, Config, Done, Durability, Extent, Handle, IoError, ObjectError, ReadOnlyReason, Request, VictimPolicy,
+    chunks_per_pu,
 };
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
-use std::cell::RefMut;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 /// The production FTL, on a wire that can be cut.
@@ -52,23 +51,10 @@ impl fmt::Display for Errand {
 }
 
 /// All that takes part in a run with a drive `D`.
-pub struct World<D = Ftl> {
-    /// The drive; `None` while it is closed.
-    pub ftl: Option<D>,
-    /// What the drive is connected to its device by.
-    pub wire: Wire,
-    /// Virtual time.
-    pub clock: VirtualClock,
-    /// What the drive is opened with.
-    pub config: Config,
-    /// What it is opened with from the next time on, if that is something else. Where that is refused because it needs more
-    /// chunks, the drive is opened as it was made.
-    pub next_config: Option<Config>,
-    has_other_config: bool,
+pub struct World<D: Drive = Ftl> {
+    rig: Rig<D>,
     /// The model. Crash points keep the one of their moment.
     pub history: Rc<History>,
-    /// Whether the drive may wear out, and refuse writes from then on.
-    pub may_wear_out: bool,
     /// Whether something went wrong on the medium that was asked for.
     pub is_hurt: bool,
     /// Whether a power cut has left units that can be read in part or not for long.
@@ -77,14 +63,25 @@ pub struct World<D = Ftl> {
     pub handle: Handle,
     /// Blocks that silent faults have cost and nobody has asked for.
     missing: Vec<Missing>,
-    chance: Xoshiro256PlusPlus,
-    patience: Patience,
-    /// Since something last ended.
-    waiting: Waiting,
     under_way: Vec<(u64, Errand)>,
-    tag: u64,
+    /// What has ended, and was asked by somebody else.
+    pub(crate) others: Vec<DoneOf<D>>,
     trace: TraceHash,
     crash_points: Vec<Judgeable>,
+}
+
+impl<D: Drive> Deref for World<D> {
+    type Target = Rig<D>;
+
+    fn deref(&self) -> &Rig<D> {
+        &self.rig
+    }
+}
+
+impl<D: Drive> DerefMut for World<D> {
+    fn deref_mut(&mut self) -> &mut Rig<D> {
+        &mut self.rig
+    }
 }
 
 /// A state that a power cut could leave, and what the model said at that moment.
@@ -115,13 +112,6 @@ pub fn config(capacity_blocks: u64, seed: u64) -> Config {
         victim: if seed.is_multiple_of(2) { VictimPolicy::Greedy } else { VictimPolicy::CostBenefit },
         ..Config::default()
     }
-}
-
-/// Drives come and go, each with a megabyte of frames: an allocator that learns from large blocks (that of GNU does) keeps
-/// such memory from now on, instead of giving it back to the system and having it zeroed page by page each time.
-fn keep_freed_memory() {
-    const LARGE_BYTES: usize = 24 << 20;
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGE_BYTES)));
 }
 
 /// A builtin profile with some lines of its TOML replaced.
@@ -220,76 +210,29 @@ impl<D: Drive> World<D> {
         chunks: u32,
         seed: u64,
     ) -> Result<World<D>, OpenError> {
-        keep_freed_memory();
-        let wire = Wire::new(EmulatedDevice::new(profile, chunks, store, Timing::Modelled, seed).unwrap());
-        let mut clock = VirtualClock::default();
-        let patience = Patience::with(&wire.device());
-        let mut deadline = Deadline::new(&mut clock, patience, "a new drive is made".to_owned());
-        let ftl = D::format(wire.clone(), config.clone(), &mut deadline)?;
-        Ok(World {
-            patience,
-            waiting: Waiting::new(patience, clock.0),
-            ftl: Some(ftl),
-            wire,
-            clock,
-            history: Rc::new(History::new(config.capacity_blocks)),
-            config,
-            next_config: None,
-            has_other_config: false,
-            may_wear_out: false,
+        let device = EmulatedDevice::new(profile, chunks, store, Timing::Modelled, seed).unwrap();
+        let capacity = config.capacity_blocks;
+        Ok(World::of(Rig::try_new(device, config, (), (), seed)?, Rc::new(History::new(capacity))))
+    }
+
+    fn of(rig: Rig<D>, history: Rc<History>) -> World<D> {
+        World {
+            rig,
+            history,
             is_hurt: false,
             is_disturbed: false,
             handle: Handle::NONE,
             missing: Vec::new(),
-            chance: Xoshiro256PlusPlus::seed_from_u64(seed),
             under_way: Vec::new(),
-            tag: 0,
-            trace: TraceHash::START,
-            crash_points: Vec::new(),
-        })
-    }
-
-    /// The world after a power cut, with the drive not opened yet and the model as it was then.
-    #[must_use]
-    pub fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> World<D> {
-        World {
-            ftl: None,
-            wire: Wire::new(crash_point.device),
-            clock: VirtualClock(crash_point.at),
-            config: self.config.clone(),
-            next_config: self.next_config.clone(),
-            has_other_config: self.has_other_config,
-            history,
-            may_wear_out: self.may_wear_out,
-            is_hurt: self.is_hurt,
-            is_disturbed: self.is_disturbed,
-            handle: self.handle,
-            missing: Vec::new(),
-            chance: self.chance.clone(),
-            patience: self.patience,
-            waiting: Waiting::new(self.patience, crash_point.at),
-            under_way: Vec::new(),
-            tag: self.tag,
+            others: Vec::new(),
             trace: TraceHash::START,
             crash_points: Vec::new(),
         }
     }
 
-    /// The same drive once more, closed as it is: a power cut has left this device.
-    #[must_use]
-    pub fn fork(&self) -> World<D> {
-        let at = self.clock.0;
-        let device = self.device().fork().expect("memory for a small device").expect("a store in memory");
-        let (event, fingerprint) = (self.wire.events(), 0);
-        let states = States::prefix();
-        let crash_point = CrashPoint { device, fingerprint, event, at, torn: false, fates: None, states };
-        self.after_cut(crash_point, self.history.clone())
-    }
-
-    /// The states found by a watched wire since the last call, each with what the model said at that moment.
-    pub fn crash_points(&mut self) -> Vec<Judgeable> {
-        self.collect_crash_points();
-        std::mem::take(&mut self.crash_points)
+    fn on(&self, rig: Rig<D>, history: Rc<History>) -> World<D> {
+        let World { is_hurt, is_disturbed, handle, .. } = *self;
+        World { is_hurt, is_disturbed, handle, ..World::of(rig, history) }
     }
 
     /// What was done so far left these states; what the host is told next does not count for them.
@@ -323,29 +266,9 @@ impl<D: Drive> World<D> {
         Rc::make_mut(&mut self.history)
     }
 
-    /// The drive, which is open.
-    ///
-    /// # Panics
-    /// If it is closed.
-    pub fn ftl(&mut self) -> &mut D {
-        self.ftl.as_mut().expect("the drive is open")
-    }
-
-    /// The device.
-    #[must_use]
-    pub fn device(&self) -> RefMut<'_, EmulatedDevice> {
-        self.wire.device()
-    }
-
     /// A number below `bound`, drawn from the seed.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.chance.next_u64() % bound
-    }
-
-    /// Requests that have not ended.
-    #[must_use]
-    pub fn requests_under_way(&self) -> usize {
-        self.under_way.len()
+        self.rig.below(bound)
     }
 
     /// Blocks of the drive.
@@ -354,67 +277,31 @@ impl<D: Drive> World<D> {
         self.config.capacity_blocks
     }
 
-    /// Frames for a request, once there are so many.
-    pub fn frames(&mut self, count: u64) -> Vec<Frame> {
-        let mut frames = Vec::new();
-        let form = self.config.payload;
-        while !self.ftl().frames_mut().acquire_many(form, count as usize, &mut frames) {
-            let done = self.step();
-            self.take(done);
-        }
-        frames
-    }
-
-    /// Lets the drive work until something has ended.
+    /// Lets the drive work until something has ended. Gives what was asked by the host of blocks.
     fn step(&mut self) -> Vec<Done> {
-        let mut done = Vec::new();
-        let (now, ended) = (self.clock.now(), self.ftl().ended());
-        let progress = self.ftl().progress();
-        self.ftl().poll(now, &mut done);
-        if done.is_empty() && self.ftl().ended() == ended {
-            let Some(due) = self.ftl().next_due() else {
-                if self.ftl().progress() == progress {
-                    self.stopped("nothing is due");
-                }
-                // What was waited for may be there: a chunk has closed without any time.
-                return done;
-            };
-            let now = self.clock.wait_until(due);
-            self.ftl().poll(now, &mut done);
-        }
-        if done.is_empty() && self.ftl().ended() == ended {
-            if let Err(waited) = self.waiting.poll(self.clock.0) {
-                self.stopped(&waited);
-            }
-        } else {
-            self.waiting.begin_anew(self.clock.0);
-        }
+        let done = self.rig.step();
         self.note_missing();
-        done
+        match done {
+            Ok(done) => self.of_blocks(done),
+            Err(why) => self.stopped(&why),
+        }
     }
 
-    /// What the host waits for will not come.
-    fn stopped(&mut self, why: &str) -> ! {
-        let waiting: Vec<String> = self.under_way.iter().map(|(_, errand)| errand.to_string()).collect();
-        panic!("{why}, and {waiting:?} or frames are waited for: {}", self.ftl().block().describe());
-    }
-
-    /// A clock for what the drive does by itself.
-    fn deadline(&mut self, deed: &str) -> Deadline<'_> {
-        Deadline::new(&mut self.clock, self.patience, deed.to_owned())
-    }
-
-    /// Lets the drive work once more, and books what has ended.
-    pub fn pump(&mut self) {
-        let done = self.step();
-        self.take(done);
+    fn of_blocks(&mut self, done: Vec<DoneOf<D>>) -> Vec<Done> {
+        let mut of_blocks = Vec::new();
+        for done in done {
+            match D::of_blocks(&done) {
+                Some(done) => of_blocks.push(done),
+                None => self.others.push(done),
+            }
+        }
+        of_blocks
     }
 
     /// Lets the drive do what it can without waiting, and books what has ended.
     pub(crate) fn poll(&mut self) {
         let (now, mut done) = (self.clock.now(), Vec::new());
         self.ftl().poll(now, &mut done);
-        self.note_missing();
         self.take(done);
     }
 
@@ -430,7 +317,7 @@ impl<D: Drive> World<D> {
         self.take(done);
     }
 
-    fn take(&mut self, done: Vec<Done>) {
+    fn book(&mut self, done: Vec<Done>) {
         // What silent faults have cost until now is known before anything is judged.
         self.note_missing();
         self.collect_crash_points();
@@ -494,12 +381,6 @@ impl<D: Drive> World<D> {
         assert!(may, "{error}: {:?}, {}", block.read_only_reason(), block.describe());
     }
 
-    /// Whether the drive is read-only as one that is worn out may be.
-    pub(crate) fn is_worn_out(&mut self) -> bool {
-        let reason = self.ftl().block().read_only_reason();
-        matches!(reason, Some(ReadOnlyReason::WornOut | ReadOnlyReason::NoSuperblock | ReadOnlyReason::Spent))
-    }
-
     fn give_back(&mut self, frames: Vec<Frame>) {
         for frame in frames {
             self.ftl().frames_mut().release(frame);
@@ -508,7 +389,7 @@ impl<D: Drive> World<D> {
 
     /// What the frames hold, by write; they are given back.
     fn release(&mut self, first: u64, frames: Vec<Frame>) -> Vec<Change> {
-        let pool = self.ftl.as_mut().expect("the drive is open").frames_mut();
+        let pool = self.ftl().frames_mut();
         let mut found = Vec::new();
         for (block, frame) in (first..).zip(frames) {
             let head = head_of(pool.payload(frame));
@@ -530,16 +411,15 @@ impl<D: Drive> World<D> {
     }
 
     fn submit(&mut self, request: Request<'_>, errand: Errand) -> u64 {
-        self.tag += 1;
-        let (now, tag) = (self.clock.now(), self.tag);
+        let (now, tag) = (self.clock.now(), self.next_tag());
         if self.under_way.is_empty() {
-            self.waiting.begin_anew(now);
+            self.wait_anew();
         }
         self.under_way.push((tag, errand));
         for word in [now.0, tag] {
             self.trace.add(word);
         }
-        if let Err(error) = self.ftl().submit(now, tag, request) {
+        if let Err(error) = self.ftl().ask(now, tag, request) {
             self.expect_worn_out(error);
             self.refused(request);
         }
@@ -600,9 +480,8 @@ impl<D: Drive> World<D> {
 
     /// Announces an object, which the drive may refuse.
     pub fn submit_flash_alloc(&mut self, extents: &[Extent]) {
-        self.tag += 1;
-        let (now, tag) = (self.clock.now(), self.tag);
-        match self.ftl().submit(now, tag, Request::FlashAlloc { extents }) {
+        let (now, tag) = (self.clock.now(), self.next_tag());
+        match self.ftl().ask(now, tag, Request::FlashAlloc { extents }) {
             Ok(()) => self.under_way.push((tag, Errand::Announcement)),
             Err(IoError::Object(ObjectError::NotKept | ObjectError::TooMany { .. })) => {}
             Err(error) => self.expect_worn_out(error),
@@ -648,13 +527,6 @@ impl<D: Drive> World<D> {
         }
     }
 
-    /// Waits until no request is under way.
-    pub fn settle(&mut self) {
-        while !self.under_way.is_empty() {
-            self.pump();
-        }
-    }
-
     /// Writes, and waits for it.
     pub fn write(&mut self, first: u64, blocks: u64) {
         let tag = self.submit_write(first, blocks, Durability::Volatile);
@@ -687,50 +559,9 @@ impl<D: Drive> World<D> {
         self.wait(tag);
     }
 
-    /// Lets the drive work until `span` has passed.
-    pub fn idle(&mut self, span: Nanos) {
-        let until = self.clock.now() + span;
-        self.waiting.begin_anew(self.clock.0);
-        while let Some(due) = self.ftl().next_due().filter(|due| *due <= until) {
-            let now = self.clock.wait_until(due);
-            let mut done = Vec::new();
-            self.ftl().poll(now, &mut done);
-            self.take(done);
-            // Time passes as it should; only a drive that never lets it pass is not alive.
-            if let Err(polled) = self.waiting.poll(self.waiting.since()) {
-                self.stopped(&polled);
-            }
-        }
-        self.clock.wait_until(until);
-        self.waiting.begin_anew(until);
-    }
-
     /// This happened, too.
     pub(crate) fn add_to_trace(&mut self, words: impl IntoIterator<Item = u64>) {
         words.into_iter().for_each(|word| self.trace.add(word));
-    }
-
-    /// A hash over all that happened: requests and their ends, commands and theirs.
-    #[must_use]
-    pub fn trace(&self) -> TraceHash {
-        let mut trace = self.trace;
-        trace.add(self.wire.trace().0);
-        trace
-    }
-
-    /// Reads the whole drive and compares it with the model.
-    pub fn verify_all(&mut self) {
-        self.settle();
-        for (block, found) in self.read_all().into_iter().enumerate() {
-            let allowed = &self.history.readable(block as u64, 1)[0];
-            match found {
-                Some(found) => {
-                    let is_allowed = allowed.iter().any(|change| self.history.value(*change) == found);
-                    assert!(is_allowed, "block {block}: write {found} read, one of {allowed:?} expected");
-                }
-                None => assert!(self.history.may_be_lost(block as u64, allowed), "block {block} is lost: {allowed:?}"),
-            }
-        }
     }
 
     /// Submits a request that may be refused or fail, with nothing else under way, and waits for its end.
@@ -739,10 +570,9 @@ impl<D: Drive> World<D> {
     /// How it failed.
     pub fn attempt(&mut self, request: Request<'_>) -> Result<(), IoError> {
         self.settle();
-        self.tag += 1;
-        let (now, tag) = (self.clock.now(), self.tag);
-        self.waiting.begin_anew(now);
-        self.ftl().submit(now, tag, request)?;
+        let (now, tag) = (self.clock.now(), self.next_tag());
+        self.wait_anew();
+        self.ftl().ask(now, tag, request)?;
         loop {
             if let Some(done) = self.step().into_iter().find(|done| done.tag == tag) {
                 return done.result;
@@ -773,13 +603,9 @@ impl<D: Drive> World<D> {
         self.settle();
         let change = self.begin(Kind::Write, first, blocks);
         self.fill(change, first, &frames);
-        self.tag += 1;
-        let (now, tag) = (self.clock.now(), self.tag);
-        let result = match self.ftl().submit(
-            now,
-            tag,
-            Request::Write { first, frames: &frames, durability, handle: Handle::NONE },
-        ) {
+        let (now, tag) = (self.clock.now(), self.next_tag());
+        let write = Request::Write { first, frames: &frames, durability, handle: Handle::NONE };
+        let result = match self.ftl().ask(now, tag, write) {
             Err(error) => {
                 self.give_back(frames);
                 Err(error)
@@ -797,109 +623,15 @@ impl<D: Drive> World<D> {
         result
     }
 
-    /// A range of up to `most` blocks, drawn from the seed.
-    pub fn range(&mut self, most: u64) -> (u64, u64) {
-        let blocks = 1 + self.below(most.min(self.blocks()));
-        let first = self.below(self.blocks() - blocks + 1);
-        (first, blocks)
-    }
-
-    /// One more request of a mix of all kinds; on a drive that heeds them with handles and objects.
-    pub fn submit_any(&mut self) {
-        if self.config.placement.heeds_handles() {
-            self.handle = Handle(self.below(u64::from(self.config.handles) + 2) as u8);
-        } else if self.config.placement == PlacementName::FlashAlloc && self.below(8) == 0 {
-            let (first, blocks) = self.range(60);
-            self.submit_flash_alloc(&[Extent { first, blocks }]);
-        }
-        match self.below(100) {
-            0..60 => {
-                let (first, blocks) = self.range(12);
-                self.submit_write(first, blocks, Durability::Volatile);
-            }
-            60..64 => {
-                let (first, blocks) = self.range(256);
-                self.submit_write(first, blocks, Durability::Volatile);
-            }
-            64..67 => {
-                let (first, blocks) = self.range(4);
-                self.submit_write(first, blocks, Durability::Durable);
-            }
-            67..71 => {
-                let (first, blocks) = self.range(40);
-                self.submit_trim(first, blocks, Durability::Volatile);
-            }
-            71 => {
-                let (first, blocks) = self.range(40);
-                self.submit_trim(first, blocks, Durability::Durable);
-            }
-            72..75 => {
-                self.submit_flush();
-            }
-            75..78 => {
-                let (first, blocks) = self.range(16);
-                self.submit_write_uncorrectable(first, blocks, Durability::Volatile);
-            }
-            78 => {
-                let (first, blocks) = self.range(16);
-                self.submit_write_uncorrectable(first, blocks, Durability::Durable);
-            }
-            _ => {
-                let (first, blocks) = self.range(16);
-                self.submit_read(first, blocks);
-            }
-        }
-    }
-
-    /// One more request, with up to `depth` under way.
-    pub fn operation(&mut self, depth: usize) {
-        self.submit_any();
-        while self.under_way.len() >= depth {
-            self.pump();
-        }
-    }
-
-    /// What the whole drive holds, by write. Nothing may be under way.
-    pub fn read_all(&mut self) -> Vec<Found> {
-        let mut found = Vec::new();
-        for first in (0..self.blocks()).step_by(READ_BLOCKS as usize) {
-            let blocks = (self.blocks() - first).min(READ_BLOCKS);
-            match self.try_read(first, blocks) {
-                Ok(read) => found.extend(read.into_iter().map(Some)),
-                // One by one, to say which.
-                Err(_) => found.extend((first..first + blocks).map(|block| match self.try_read(block, 1) {
-                    Ok(read) => Some(read[0]),
-                    Err(IoError::Uncorrectable { .. }) => Some(UNCORRECTABLE),
-                    Err(_) => None,
-                })),
-            }
-        }
-        found
-    }
-
-    /// Closes the drive and opens it again.
-    pub fn clean_restart(&mut self) {
-        self.settle();
-        if !self.close_and_open()
-            && let Err(contradiction) = self.recover()
-        {
-            panic!("{contradiction}");
-        }
-    }
-
     /// Closes the drive, with nothing under way. Returns false if not even a superblock could be written any more.
     ///
     /// # Panics
     /// If it cannot be closed, or not in time.
     pub fn close(&mut self) -> bool {
-        let before = self.ftl().block().describe();
-        let ftl = self.ftl.take().expect("the drive is open");
-        match ftl.close(&mut self.deadline(&format!("the drive is closed, begun with {before}"))) {
-            Err(OpenError::Unwritable(ReadOnlyReason::NoSuperblock | ReadOnlyReason::Spent)) if self.may_wear_out => {
-                false
-            }
-            Err(error) => panic!("the drive cannot be closed: {error}; before that: {before}"),
+        match self.rig.close() {
             Ok(()) => true,
+            Err(ReadOnlyReason::WornOut) => panic!("a worn-out drive has room for a last superblock"),
+            Err(_) => false,
         }
     }
 
@@ -931,54 +663,6 @@ impl<D: Drive> World<D> {
         self.power_cut_at(Moment { later: tears.unwrap_or(0) as u32, torn, ..Moment::NOW });
     }
 
-    /// The FTL is gone, whatever is under way, and the power goes at a later instant of the device ([`Wire::power_cut`]).
-    pub fn power_cut_at(&mut self, moment: Moment) -> States {
-        self.ftl = None;
-        self.under_way.clear();
-        let states = self.wire.power_cut(moment);
-        self.is_disturbed |= states.programs_partly + states.programs_fading > 0;
-        states
-    }
-
-    /// Opens the drive.
-    ///
-    /// # Errors
-    /// If it is refused.
-    pub fn open(&mut self, access: Access) -> Result<(), OpenError> {
-        if let Some(config) = self.next_config.take() {
-            (self.config, self.has_other_config) = (config, true);
-        }
-        let mut opened = self.open_as_configured(access);
-        if self.has_other_config && matches!(opened, Err(OpenError::OtherSize { .. })) {
-            (self.config.left, self.config.checkpoint_log_blocks) = (Left::ALL, None);
-            opened = self.open_as_configured(access);
-        }
-        let ftl = self.ftl.insert(opened?);
-        let missing = &ftl.block().recovery_report().missing_room;
-        assert!(missing.is_none(), "room is missing: {missing:?}, {}", ftl.block().describe());
-        self.waiting.begin_anew(self.clock.0);
-        Ok(())
-    }
-
-    fn open_as_configured(&mut self, access: Access) -> Result<D, OpenError> {
-        let (wire, config) = (self.wire.clone(), self.config.clone());
-        D::open(wire, config, access, &mut self.deadline("the drive is opened"))
-    }
-
-    /// Opens the drive after a power cut and compares all of it with the model, which goes on with what was found.
-    ///
-    /// # Errors
-    /// What contradicts the model.
-    pub fn recover(&mut self) -> Result<(), String> {
-        if self.ftl.is_none() {
-            self.open(Access::ReadWrite).map_err(|error| error.to_string())?;
-        }
-        let found = self.read_all();
-        self.history.verdict(&found)?;
-        self.adopt(&found);
-        Ok(())
-    }
-
     /// What the drive holds is `found`, whatever the model says: that counts from now on.
     pub fn adopt(&mut self, found: &[Found]) {
         let is_in_doubt = self.ftl().block().is_in_doubt();
@@ -987,31 +671,6 @@ impl<D: Drive> World<D> {
             true => self.model().looked_at(found),
             false => self.model().reopened(found),
         }
-    }
-
-    /// Goes on after the drive was opened and holds `found`, to show that it can.
-    ///
-    /// # Panics
-    /// If what comes then contradicts the model.
-    pub fn work_on(&mut self, found: &[Found]) {
-        self.adopt(found);
-        for _ in 0..40 {
-            self.operation(5);
-        }
-        self.settle();
-        self.verify_all();
-        self.check();
-    }
-
-    /// Has the drive verify itself.
-    pub fn check(&mut self) {
-        let mut deadline = Deadline::new(&mut self.clock, self.patience, "the drive checks itself".to_owned());
-        let report = self.ftl.as_mut().expect("the drive is open").check(&mut deadline);
-        let was_damaged = self.history.is_damaged();
-        self.note_missing();
-        // A silent fault may have come about meanwhile.
-        let is_new = !was_damaged && self.history.is_damaged();
-        assert!(report.is_sound() || is_new, "{:#?}", report.findings);
     }
 
     /// Where the blocks below the write pointers of all chunks are.
@@ -1032,5 +691,171 @@ impl<D: Drive> World<D> {
     pub fn chunk_report(&mut self) -> Vec<ChunkDescriptor> {
         let now = self.clock.now();
         self.device().whole_chunk_report(now).unwrap()
+    }
+}
+
+impl<D: Drive> Played for World<D> {
+    type Ftl = D;
+
+    fn rig(&self) -> &Rig<D> {
+        &self.rig
+    }
+
+    fn rig_mut(&mut self) -> &mut Rig<D> {
+        &mut self.rig
+    }
+
+    fn request(&mut self, step: &Step) {
+        match step {
+            Step::Write(range, durability) => _ = self.submit_write(range.first, range.blocks, *durability),
+            Step::WriteUncorrectable(range, durability) => {
+                self.submit_write_uncorrectable(range.first, range.blocks, *durability);
+            }
+            Step::Trim(range, durability) => _ = self.submit_trim(range.first, range.blocks, *durability),
+            Step::Read(range) => _ = self.submit_read(range.first, range.blocks),
+            Step::Handle(handle) => self.handle = Handle(*handle),
+            Step::Announce(Range { first, blocks }) => {
+                self.submit_flash_alloc(&[Extent { first: *first, blocks: *blocks }]);
+            }
+            Step::Flush => _ = self.submit_flush(),
+            // There is none.
+            Step::Table(_) => {}
+            other => unreachable!("{other} is no request for blocks or tables"),
+        }
+    }
+
+    fn take(&mut self, done: Vec<DoneOf<D>>) {
+        let done = self.of_blocks(done);
+        self.book(done);
+    }
+
+    fn requests_under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    fn forget_requests(&mut self) {
+        self.under_way.clear();
+        self.others.clear();
+    }
+
+    fn inject(&mut self, fault: Fault) -> bool {
+        let injected = self.go_wrong(fault);
+        self.is_hurt |= injected;
+        injected
+    }
+
+    fn judge(&mut self) -> Result<(), String> {
+        let found = self.read_all();
+        self.history.verdict(&found)?;
+        self.adopt(&found);
+        Ok(())
+    }
+
+    fn clean_restart(&mut self) {
+        self.settle();
+        if !self.close_and_open()
+            && let Err(contradiction) = self.recover()
+        {
+            panic!("{contradiction}");
+        }
+    }
+
+    fn probe(&self) {
+        liveness::probe(self.fork());
+    }
+
+    fn verify_all(&mut self) {
+        self.settle();
+        for (block, found) in self.read_all().into_iter().enumerate() {
+            let allowed = &self.history.readable(block as u64, 1)[0];
+            match found {
+                Some(found) => {
+                    let is_allowed = allowed.iter().any(|change| self.history.value(*change) == found);
+                    assert!(is_allowed, "block {block}: write {found} read, one of {allowed:?} expected");
+                }
+                None => assert!(self.history.may_be_lost(block as u64, allowed), "block {block} is lost: {allowed:?}"),
+            }
+        }
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.history.is_damaged()
+    }
+
+    fn check(&mut self) {
+        let report = self.rig.check();
+        let was_damaged = self.history.is_damaged();
+        self.note_missing();
+        // A silent fault may have come about meanwhile.
+        let is_new = !was_damaged && self.history.is_damaged();
+        assert!(report.is_sound() || is_new, "{:#?}", report.findings);
+    }
+
+    fn awaited(&self) -> String {
+        let waiting: Vec<String> = self.under_way.iter().map(|(_, errand)| errand.to_string()).collect();
+        format!("{waiting:?}")
+    }
+
+    /// Over requests and their ends, commands and theirs.
+    fn trace(&self) -> TraceHash {
+        let mut trace = self.trace;
+        trace.add(self.rig.wire.trace().0);
+        trace
+    }
+
+    fn power_cut_at(&mut self, moment: Moment) -> States {
+        self.rig.ftl = None;
+        self.forget_requests();
+        let states = self.rig.wire.power_cut(moment);
+        self.is_disturbed |= states.programs_partly + states.programs_fading > 0;
+        states
+    }
+}
+
+impl<D: Drive> Stage for World<D> {
+    type Drive = D;
+
+    fn block_world(&mut self) -> &mut World<D> {
+        self
+    }
+
+    fn read_all(&mut self) -> Vec<Found> {
+        let (mut found, all) = (Vec::new(), self.blocks());
+        for first in (0..all).step_by(READ_BLOCKS as usize) {
+            let blocks = (all - first).min(READ_BLOCKS);
+            match self.try_read(first, blocks) {
+                Ok(read) => found.extend(read.into_iter().map(Some)),
+                // One by one, to say which.
+                Err(_) => found.extend((first..first + blocks).map(|block| match self.try_read(block, 1) {
+                    Ok(read) => Some(read[0]),
+                    Err(IoError::Uncorrectable { .. }) => Some(UNCORRECTABLE),
+                    Err(_) => None,
+                })),
+            }
+        }
+        found
+    }
+
+    fn crash_points(&mut self) -> Vec<Judgeable> {
+        self.collect_crash_points();
+        std::mem::take(&mut self.crash_points)
+    }
+
+    fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> World<D> {
+        self.on(self.rig.with(crash_point.device, crash_point.at), history)
+    }
+
+    fn fork(&self) -> World<D> {
+        self.on(self.rig.fork(), self.history.clone())
+    }
+
+    fn work_on(&mut self, found: &[Found]) {
+        self.adopt(found);
+        for _ in 0..40 {
+            self.operation(5);
+        }
+        self.settle();
+        self.verify_all();
+        self.check();
     }
 }

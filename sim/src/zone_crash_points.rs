@@ -3,6 +3,7 @@
 use crate::caught::caught;
 use crate::zone_model::FoundZone;
 use crate::zone_world::ZoneWorld;
+use openftl_parts::Access;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -78,5 +79,9 @@ impl ZoneCrashPoints {
 }
 
 fn judged(world: &mut ZoneWorld) -> Result<Vec<FoundZone>, String> {
-    caught(|| world.recover()).unwrap_or_else(|panic| Err(panic.to_string()))
+    caught(|| {
+        world.open(Access::ReadWrite).map_err(|error| error.to_string())?;
+        world.find()
+    })
+    .unwrap_or_else(|panic| Err(panic.to_string()))
 }

@@ -1,5 +1,6 @@
 //! What a host does with a zoned drive: one step, or a mix of everything; and what the drive may refuse of it.
 
+use crate::played::Played;
 use crate::step::{ZoneDeed, ZoneDeedKind};
 use crate::zone_world::{READ_BLOCKS, ZoneWorld};
 use openftl_parts::words::TRANSACTION_BLOCKS_MAX;

@@ -1,9 +1,10 @@
 //! What only some zoned drives take: windows that are written in any order, and descriptor extensions. And reads of what may be lost.
 
+use crate::played::Played;
 use crate::zone_model::{IN_ORDER, Life};
 use crate::zone_world::{EXTENSION, Errand, ZoneWorld, stamp};
 use openftl_core::{Clock, Frame, Stamp};
-use openftl_parts::Durability;
+use openftl_parts::{Durability, Target};
 use openftl_zones::{ZoneError, ZoneRequest};
 
 impl ZoneWorld {
@@ -123,7 +124,7 @@ impl ZoneWorld {
     }
 
     fn try_to_read(&mut self, zone: u32, first: u32, count: u32) -> Result<Vec<Stamp>, ZoneError> {
-        let frames = self.frames(count);
+        let frames = self.frames(count.into());
         let (now, tag, at) = (self.clock.now(), self.next_tag(), self.address(zone, first));
         self.ftl().submit(now, tag, ZoneRequest::Read { first: at, frames: &frames }).expect("it can be read");
         let mut done = Vec::new();

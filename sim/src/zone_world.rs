@@ -1,17 +1,16 @@
 //! A zoned drive under test, a host that writes its zones, and the model that says what the host may find.
 
-use crate::fate::States;
-use crate::liveness::{Deadline, Patience, Waiting};
-use crate::step::Moment;
+use crate::fault::{Fault, FaultKind, disturb};
+use crate::played::Played;
+use crate::rig::Rig;
+use crate::step::{Moment, Step};
 use crate::wire::{CrashPoint, Wire};
 use crate::zone_model::{FoundZone, IN_ORDER, LOST, Life, Snapshot, ZoneModel};
-use openftl_core::{Clock, Frame, FrameForm, Nanos, Stamp, VirtualClock};
+use openftl_core::{Clock, Frame, Stamp};
 use openftl_media::{EmulatedDevice, NandStatistics, Profile, Store, Timing};
-use openftl_parts::config::Left;
-use openftl_parts::{Access, Config, Durability, IoError, OpenError, ReadOnlyReason};
-use openftl_zones::{Action, Layout, Limits, Zone, ZoneConfig, ZoneDone, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use openftl_parts::{Access, Config, Durability, IoError, OpenError, Target};
+use openftl_zones::{Action, Layout, Zone, ZoneConfig, ZoneDone, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 /// Requests until a power cut, at most.
@@ -42,34 +41,31 @@ pub(crate) enum Errand {
 
 /// All that takes part in a run with a zoned drive.
 pub struct ZoneWorld {
-    /// The drive; `None` while it is closed.
-    pub ftl: Option<ZoneFtl<Wire>>,
-    /// What the drive is connected to its device by.
-    pub wire: Wire,
-    /// Virtual time.
-    pub clock: VirtualClock,
-    config: Config,
-    limits: Limits,
+    rig: Rig<ZoneFtl<Wire>>,
     layout: Layout,
     /// The model. Crash points keep the one of their moment.
     pub model: Rc<ZoneModel>,
     /// Blocks on media become weak among the operations, and are read.
     pub weakens: bool,
-    chance: Xoshiro256PlusPlus,
-    patience: Patience,
-    waiting: Waiting,
-    /// Whether the drive may wear out, and refuse writes from then on.
-    pub may_wear_out: bool,
-    /// What the drive is opened with from the next time on, if that is something else. Where that is refused because it needs more
-    /// chunks, the drive is opened as it was made.
-    pub next_config: Option<Config>,
-    has_other_config: bool,
     pub(crate) under_way: Vec<(u64, Errand)>,
-    pub(crate) tag: u64,
     /// The last version of a block that was written through a window.
     pub(crate) version: u32,
     /// States that a power cut could leave, and what the model said.
     crash_points: Vec<(CrashPoint, Rc<ZoneModel>)>,
+}
+
+impl Deref for ZoneWorld {
+    type Target = Rig<ZoneFtl<Wire>>;
+
+    fn deref(&self) -> &Rig<ZoneFtl<Wire>> {
+        &self.rig
+    }
+}
+
+impl DerefMut for ZoneWorld {
+    fn deref_mut(&mut self) -> &mut Rig<ZoneFtl<Wire>> {
+        &mut self.rig
+    }
 }
 
 /// What a version of a block says; version 0: zeroes.
@@ -104,75 +100,35 @@ impl ZoneWorld {
         chunks: u32,
         seed: u64,
     ) -> Result<ZoneWorld, OpenError> {
-        let wire = Wire::new(EmulatedDevice::new(profile, chunks, Store::Stamps, Timing::Modelled, seed).unwrap());
-        let mut clock = VirtualClock::default();
-        let patience = Patience::with(&wire.device());
-        let mut deadline = Deadline::new(&mut clock, patience, "a new drive is made".to_owned());
-        let ftl = ZoneFtl::format(wire.clone(), config.clone(), zoned, &mut deadline)?;
-        let layout = *ftl.layout();
+        let device = EmulatedDevice::new(profile, chunks, Store::Stamps, Timing::Modelled, seed).unwrap();
+        let rig = Rig::<ZoneFtl<Wire>>::try_new(device, config, zoned, zoned.limits.into(), seed)?;
+        let layout = *rig.ftl.as_ref().expect("it was made").layout();
         Ok(ZoneWorld {
+            rig,
+            layout,
             model: Rc::new(ZoneModel::new(layout.zones)),
             weakens: false,
-            ftl: Some(ftl),
-            waiting: Waiting::new(patience, clock.0),
-            wire,
-            clock,
-            config,
-            limits: zoned.limits,
-            layout,
-            chance: Xoshiro256PlusPlus::seed_from_u64(seed),
-            patience,
-            may_wear_out: false,
-            next_config: None,
-            has_other_config: false,
             under_way: Vec::new(),
-            tag: 0,
             version: IN_ORDER,
             crash_points: Vec::new(),
         })
     }
 
+    fn on(&self, rig: Rig<ZoneFtl<Wire>>, model: Rc<ZoneModel>) -> ZoneWorld {
+        let ZoneWorld { layout, weakens, version, .. } = *self;
+        ZoneWorld { rig, layout, model, weakens, under_way: Vec::new(), version, crash_points: Vec::new() }
+    }
+
     /// The world after a power cut, with the drive not opened yet.
     #[must_use]
     pub fn after_cut(&self, crash_point: CrashPoint, model: Rc<ZoneModel>) -> ZoneWorld {
-        ZoneWorld {
-            ftl: None,
-            wire: Wire::new(crash_point.device),
-            clock: VirtualClock(crash_point.at),
-            config: self.config.clone(),
-            limits: self.limits,
-            layout: self.layout,
-            model,
-            weakens: self.weakens,
-            chance: self.chance.clone(),
-            patience: self.patience,
-            waiting: Waiting::new(self.patience, crash_point.at),
-            may_wear_out: self.may_wear_out,
-            next_config: self.next_config.clone(),
-            has_other_config: self.has_other_config,
-            under_way: Vec::new(),
-            tag: self.tag,
-            version: self.version,
-            crash_points: Vec::new(),
-        }
+        self.on(self.rig.with(crash_point.device, crash_point.at), model)
     }
 
     /// The same drive once more, closed as it is: a power cut has left this device.
     #[must_use]
     pub fn fork(&self) -> ZoneWorld {
-        let device = self.wire.device().fork().expect("memory for a small device").expect("a store in memory");
-        let (event, at) = (self.wire.events(), self.clock.0);
-        let states = States::prefix();
-        let crash_point = CrashPoint { device, fingerprint: 0, event, at, torn: false, fates: None, states };
-        self.after_cut(crash_point, self.model.clone())
-    }
-
-    /// The drive, which is open.
-    ///
-    /// # Panics
-    /// If it is closed.
-    pub fn ftl(&mut self) -> &mut ZoneFtl<Wire> {
-        self.ftl.as_mut().expect("the drive is open")
+        self.on(self.rig.fork(), self.model.clone())
     }
 
     /// Where everything is.
@@ -183,16 +139,11 @@ impl ZoneWorld {
 
     /// A number below `bound`, drawn from the seed.
     pub fn below(&mut self, bound: u32) -> u32 {
-        (self.chance.next_u64() % u64::from(bound)) as u32
+        self.rig.below(bound.into()) as u32
     }
 
     pub(crate) fn model(&mut self) -> &mut ZoneModel {
         Rc::make_mut(&mut self.model)
-    }
-
-    pub(crate) fn next_tag(&mut self) -> u64 {
-        self.tag += 1;
-        self.tag
     }
 
     pub(crate) fn address(&self, zone: u32, block: u32) -> u64 {
@@ -220,42 +171,6 @@ impl ZoneWorld {
     pub fn take_crash_points(&mut self) -> Vec<(CrashPoint, Rc<ZoneModel>)> {
         self.note_crash_points();
         std::mem::take(&mut self.crash_points)
-    }
-
-    /// Lets the drive work once more, and books what has ended.
-    ///
-    /// # Panics
-    /// If nothing is due, or it takes too long.
-    pub fn pump(&mut self) {
-        let mut done = Vec::new();
-        let now = self.clock.now();
-        self.ftl().poll(now, &mut done);
-        if done.is_empty() {
-            let Some(due) = self.ftl().next_due() else {
-                panic!("nothing is due, and {} requests wait: {}", self.under_way.len(), self.ftl().describe());
-            };
-            let now = self.clock.wait_until(due);
-            self.ftl().poll(now, &mut done);
-        }
-        if done.is_empty() {
-            if let Err(waited) = self.waiting.poll(self.clock.0) {
-                panic!("{waited}, and {} requests wait: {}", self.under_way.len(), self.ftl().describe());
-            }
-        } else {
-            self.waiting.begin_anew(self.clock.0);
-        }
-        self.take(done);
-    }
-
-    fn take(&mut self, done: Vec<ZoneDone>) {
-        self.note_crash_points();
-        for ended in done {
-            let index = self.under_way.iter().position(|(tag, _)| *tag == ended.tag).expect("a request under way");
-            let (_, errand) = self.under_way.swap_remove(index);
-            self.end(errand, ended);
-        }
-        self.wire.look();
-        self.note_crash_points();
     }
 
     fn end(&mut self, errand: Errand, ZoneDone { result, address: at, .. }: ZoneDone) {
@@ -289,38 +204,9 @@ impl ZoneWorld {
         assert!(self.may_wear_out && is_worn, "{what}: {error}: {}", self.ftl().describe());
     }
 
-    fn is_worn_out(&mut self) -> bool {
-        let reason = self.ftl().block().read_only_reason();
-        matches!(reason, Some(ReadOnlyReason::WornOut | ReadOnlyReason::NoSuperblock | ReadOnlyReason::Spent))
-    }
-
     fn has_bad_chunks(&self) -> bool {
         let NandStatistics { program_failures, erase_failures, .. } = *self.wire.device().statistics();
         program_failures + erase_failures > 0 || self.model.is_hurt()
-    }
-
-    /// Requests that have not ended.
-    #[must_use]
-    pub fn requests_under_way(&self) -> usize {
-        self.under_way.len()
-    }
-
-    /// Has the drive verify itself, with nothing under way.
-    ///
-    /// # Panics
-    /// If it finds anything.
-    pub fn check(&mut self) {
-        let mut deadline = Deadline::new(&mut self.clock, self.patience, "the drive checks itself".to_owned());
-        let ftl = self.ftl.as_mut().expect("the drive is open");
-        let report = ftl.check(&mut deadline, &mut |_, _| ()).expect("the device answers");
-        assert!(report.is_sound(), "{:#?}", report.findings);
-    }
-
-    /// The FTL is gone, whatever is under way, and the power goes at a later instant of the device ([`Wire::power_cut`]).
-    pub fn power_cut_at(&mut self, moment: Moment) -> States {
-        self.ftl = None;
-        self.under_way.clear();
-        self.wire.power_cut(moment)
     }
 
     fn compare(
@@ -355,21 +241,6 @@ impl ZoneWorld {
         drop(device);
         self.model().hurt(zone, block);
         true
-    }
-
-    /// Waits until no request is under way.
-    pub fn settle(&mut self) {
-        while !self.under_way.is_empty() {
-            self.pump();
-        }
-    }
-
-    pub(crate) fn frames(&mut self, count: u32) -> Vec<Frame> {
-        let mut frames = Vec::new();
-        while !self.ftl().frames_mut().acquire_many(FrameForm::Bytes, count as usize, &mut frames) {
-            self.pump();
-        }
-        frames
     }
 
     /// Writes blocks at the write pointer of a zone, or appends them.
@@ -410,7 +281,7 @@ impl ZoneWorld {
 
     /// Frames with blocks of a zone from block `first` on, of this version.
     pub(crate) fn stamped(&mut self, zone: u32, life: u32, first: u32, blocks: u32, version: u32) -> Vec<Frame> {
-        let frames = self.frames(blocks);
+        let frames = self.frames(blocks.into());
         let pool = self.ftl().frames_mut();
         for (block, frame) in (first..).zip(&frames) {
             stamp(zone, life, block, version).expand(pool.bytes_mut(*frame));
@@ -454,7 +325,7 @@ impl ZoneWorld {
 
     /// Reads blocks of a zone and compares them with the model.
     pub fn read(&mut self, zone: u32, first: u32, blocks: u32) {
-        let frames = self.frames(blocks);
+        let frames = self.frames(blocks.into());
         let life = self.model.now(zone);
         let stamp_of = |block: u32| match life.version(block) {
             0 => Stamp::ZERO,
@@ -475,52 +346,10 @@ impl ZoneWorld {
     }
 
     /// The block behind the last one of a zone that may hold something.
-    fn end_of(&mut self, zone: u32) -> u32 {
+    fn end_of_zone(&mut self, zone: u32) -> u32 {
         let Zone { written, has_window, .. } = self.ftl().board().zone(zone);
         let window_blocks = if has_window { self.layout.window_blocks } else { 0 };
         (written + window_blocks).min(self.layout.capacity)
-    }
-
-    /// Reads every block of every zone, and one behind.
-    pub fn verify_all(&mut self) {
-        self.settle();
-        for zone in 0..self.layout.zones {
-            if self.state(zone) == ZoneState::Offline {
-                continue;
-            }
-            let end = (self.end_of(zone).max(self.written(zone)) + 1).min(self.layout.size as u32);
-            for first in (0..end).step_by(READ_BLOCKS as usize) {
-                self.read(zone, first, READ_BLOCKS.min(end - first));
-            }
-            self.settle();
-        }
-    }
-
-    /// Opens the drive.
-    ///
-    /// # Errors
-    /// Why it cannot be.
-    pub fn open(&mut self) -> Result<(), OpenError> {
-        if let Some(config) = self.next_config.take() {
-            (self.config, self.has_other_config) = (config, true);
-        }
-        let mut opened = self.open_as_configured();
-        if self.has_other_config && matches!(opened, Err(OpenError::OtherSize { .. })) {
-            (self.config.left, self.config.checkpoint_log_blocks) = (Left::ALL, None);
-            opened = self.open_as_configured();
-        }
-        let ftl = self.ftl.insert(opened?);
-        let missing = &ftl.block().recovery_report().missing_room;
-        assert!(missing.is_none(), "room is missing: {missing:?}, {}", ftl.describe());
-        self.waiting = Waiting::new(self.patience, self.clock.0);
-        Ok(())
-    }
-
-    fn open_as_configured(&mut self) -> Result<ZoneFtl<Wire>, OpenError> {
-        let deed = "the drive is opened".to_owned();
-        let mut deadline = Deadline::new(&mut self.clock, self.patience, deed);
-        let (wire, config) = (self.wire.clone(), self.config.clone());
-        ZoneFtl::open_with(wire, config, self.limits.into(), Access::ReadWrite, &mut deadline)
     }
 
     /// What each zone holds, told by its blocks.
@@ -531,7 +360,7 @@ impl ZoneWorld {
         let mut found = Vec::new();
         for zone in 0..self.layout.zones {
             let written = self.ftl().board().zone(zone).written;
-            let end = self.end_of(zone).max(written);
+            let end = self.end_of_zone(zone).max(written);
             let (mut life, mut versions) = (None, Vec::new());
             for first in (0..end).step_by(READ_BLOCKS as usize) {
                 let count = READ_BLOCKS.min(end - first);
@@ -563,14 +392,11 @@ impl ZoneWorld {
         life
     }
 
-    /// Opens the drive after a power cut and compares all of it with the model, which goes on with what was found.
+    /// Compares all of a drive that was just opened with the model. Gives what was found.
     ///
     /// # Errors
     /// What contradicts the model.
-    pub fn recover(&mut self) -> Result<Vec<FoundZone>, String> {
-        if self.ftl.is_none() {
-            self.open().map_err(|error| error.to_string())?;
-        }
+    pub fn find(&mut self) -> Result<Vec<FoundZone>, String> {
         for zone in 0..self.layout.zones {
             let state = self.state(zone);
             if state.is_open() {
@@ -587,47 +413,6 @@ impl ZoneWorld {
         self.model().adopt(found);
     }
 
-    /// Closes the drive and opens it again: everything is there.
-    ///
-    /// # Panics
-    /// If it is not.
-    pub fn clean_restart(&mut self) {
-        self.settle();
-        let was_read_only = self.ftl().is_read_only();
-        let deed = format!("the drive is closed, begun with {}", self.ftl().describe());
-        let ftl = self.ftl.take().expect("the drive is open");
-        let mut deadline = Deadline::new(&mut self.clock, self.patience, deed);
-        let closed = match ftl.close(&mut deadline) {
-            Ok(_) => true,
-            Err(OpenError::Unwritable(
-                ReadOnlyReason::WornOut | ReadOnlyReason::NoSuperblock | ReadOnlyReason::Spent,
-            )) if self.may_wear_out => false,
-            Err(error) => panic!("the drive cannot be closed: {error}"),
-        };
-        self.note_crash_points();
-        // A drive that takes no writes, or took none at last, has kept what was durable.
-        let snapshot = (closed && !was_read_only).then(|| self.model.snapshot());
-        if let Some(snapshot) = snapshot.as_ref().filter(|_| !self.may_wear_out) {
-            self.model().flushed(snapshot);
-        }
-        self.wire.look();
-        self.note_crash_points();
-        self.open().unwrap_or_else(|error| panic!("{error}"));
-        if let Some(mut snapshot) = snapshot.filter(|_| !self.ftl().is_read_only()) {
-            // Of a zone that has no medium left a stop saves no more than the area has room for: a flush would have failed.
-            let may_lose = self.may_wear_out && self.has_bad_chunks();
-            for zone in 0..self.layout.zones {
-                if may_lose && self.state(zone) == ZoneState::ReadOnly {
-                    snapshot[zone as usize].written = 0;
-                    snapshot[zone as usize].versions.clear();
-                }
-            }
-            self.model().flushed(&snapshot);
-        }
-        let found = self.recover().unwrap_or_else(|contradiction| panic!("{contradiction}"));
-        self.adopt(&found);
-    }
-
     /// Works until the power is cut, whatever is under way, and opens the drive again.
     ///
     /// # Errors
@@ -640,23 +425,116 @@ impl ZoneWorld {
             }
         });
         self.power_cut_at(moment);
-        let found = self.recover()?;
+        self.recover()
+    }
+}
+
+impl Played for ZoneWorld {
+    type Ftl = ZoneFtl<Wire>;
+
+    fn rig(&self) -> &Rig<ZoneFtl<Wire>> {
+        &self.rig
+    }
+
+    fn rig_mut(&mut self) -> &mut Rig<ZoneFtl<Wire>> {
+        &mut self.rig
+    }
+
+    fn request(&mut self, step: &Step) {
+        match step {
+            Step::Zone(deed) => self.perform(*deed),
+            Step::Flush => self.flush(),
+            other => unreachable!("{other} is no request for zones"),
+        }
+    }
+
+    fn take(&mut self, done: Vec<ZoneDone>) {
+        self.note_crash_points();
+        for ended in done {
+            let index = self.under_way.iter().position(|(tag, _)| *tag == ended.tag).expect("a request under way");
+            let (_, errand) = self.under_way.swap_remove(index);
+            self.end(errand, ended);
+        }
+        self.wire.look();
+        self.note_crash_points();
+    }
+
+    fn requests_under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    fn forget_requests(&mut self) {
+        self.under_way.clear();
+    }
+
+    fn inject(&mut self, fault: Fault) -> bool {
+        if fault.kind == FaultKind::Retry {
+            // A read that has failed once is not to fail once more: then its block would be lost, and nothing to blame.
+            self.settle();
+        }
+        if matches!(fault.kind, FaultKind::Lose | FaultKind::Corrupt) {
+            return self.lose(fault.pick, fault.kind == FaultKind::Corrupt);
+        }
+        let ftl = self.ftl.as_ref().expect("the drive is open");
+        disturb(&mut self.wire.device(), ftl.block(), self.clock.0, fault)
+    }
+
+    fn judge(&mut self) -> Result<(), String> {
+        let found = self.find()?;
         self.adopt(&found);
         Ok(())
     }
 
-    /// Lets the drive work until `span` has passed.
-    pub fn idle(&mut self, span: Nanos) {
-        let end = self.clock.0 + span;
-        loop {
-            let (now, mut done) = (self.clock.now(), Vec::new());
-            self.ftl().poll(now, &mut done);
-            self.take(done);
-            match self.ftl().next_due() {
-                Some(due) if due < end => _ = self.clock.wait_until(due),
-                _ => break,
-            }
+    /// Everything is there.
+    fn clean_restart(&mut self) {
+        self.settle();
+        let was_read_only = self.ftl().is_read_only();
+        let closed = self.rig.close().is_ok();
+        self.note_crash_points();
+        // A drive that takes no writes, or took none at last, has kept what was durable.
+        let snapshot = (closed && !was_read_only).then(|| self.model.snapshot());
+        if let Some(snapshot) = snapshot.as_ref().filter(|_| !self.may_wear_out) {
+            self.model().flushed(snapshot);
         }
-        self.clock.wait_until(end);
+        self.wire.look();
+        self.note_crash_points();
+        self.open(Access::ReadWrite).unwrap_or_else(|error| panic!("{error}"));
+        if let Some(mut snapshot) = snapshot.filter(|_| !self.ftl().is_read_only()) {
+            // Of a zone that has no medium left a stop saves no more than the area has room for: a flush would have failed.
+            let may_lose = self.may_wear_out && self.has_bad_chunks();
+            for zone in 0..self.layout.zones {
+                if may_lose && self.state(zone) == ZoneState::ReadOnly {
+                    snapshot[zone as usize].written = 0;
+                    snapshot[zone as usize].versions.clear();
+                }
+            }
+            self.model().flushed(&snapshot);
+        }
+        self.recover().unwrap_or_else(|contradiction| panic!("{contradiction}"));
+    }
+
+    fn probe(&self) {
+        let mut twin = self.fork();
+        twin.recover().unwrap_or_else(|contradiction| panic!("{contradiction}"));
+        twin.prove(0);
+    }
+
+    /// Every block of every zone, and one behind.
+    fn verify_all(&mut self) {
+        self.settle();
+        for zone in 0..self.layout.zones {
+            if self.state(zone) == ZoneState::Offline {
+                continue;
+            }
+            let end = (self.end_of_zone(zone).max(self.written(zone)) + 1).min(self.layout.size as u32);
+            for first in (0..end).step_by(READ_BLOCKS as usize) {
+                self.read(zone, first, READ_BLOCKS.min(end - first));
+            }
+            self.settle();
+        }
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.model.is_hurt()
     }
 }

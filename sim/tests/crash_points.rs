@@ -8,6 +8,7 @@ use openftl_parts::{Config, Durability, Extent, Handle, PlacementName, Purpose};
 use openftl_sim::crash_points::CrashPoints;
 use openftl_sim::fate::States;
 use openftl_sim::fault::Fault;
+use openftl_sim::played::Played;
 use openftl_sim::step::{Step, parse_steps};
 use openftl_sim::world::{config, profile};
 use openftl_sim::{FaultKind, TableWorld, World};
@@ -232,7 +233,7 @@ fn expect_many_of_tables(name: &str, steps: &str, profile: Profile, seed: u64) -
             Step::Fault(Fault { kind: FaultKind::HighEcc, pick }) => {
                 let table = world.committed()[0];
                 let id = world.id(table);
-                let place = world.drive().place_on_media(id, pick).unwrap();
+                let place = world.ftl().place_on_media(id, pick).unwrap();
                 world.device().inject_high_ecc(place);
             }
             other => panic!("{other} is not among them"),
@@ -249,13 +250,13 @@ fn expect_many_of_tables(name: &str, steps: &str, profile: Profile, seed: u64) -
 
 fn expect_many_of_writes(name: &str, profile: Profile, seed: u64) {
     let mut world = expect_many_of_tables(name, TABLES, profile, seed);
-    let (statistics, tables) = world.drive().statistics();
+    let (statistics, tables) = world.ftl().statistics();
     assert!(tables.committed > 2 && tables.deleted > 1 && statistics.resets > 0, "all of it happens: {tables:?}");
 }
 
 fn expect_many_of_moves(name: &str, profile: Profile, seed: u64) {
     let mut world = expect_many_of_tables(name, MOVES, profile, seed);
-    let (statistics, _) = world.drive().statistics();
+    let (statistics, _) = world.ftl().statistics();
     let moved: u64 = statistics.cared.iter().map(|moved| moved.chunks).sum();
     assert!(moved > 0 && statistics.resets > 0, "all of it happens: {moved} chunks of tables moved");
 }

@@ -11,9 +11,9 @@ const LINES_MAX: usize = 700;
 
 /// Files that are longer, and the lines that they may have: each is to be split where it folds, and none may grow.
 const LONG: [(&str, usize); 6] = [
-    ("sim/src/world.rs", 1040),
-    ("ftl/tables/src/drive.rs", 850),
-    ("sim/src/table_world.rs", 920),
+    ("sim/src/world.rs", 870),
+    ("ftl/tables/src/drive.rs", 790),
+    ("sim/src/table_world.rs", 790),
     ("lab/real-time/src/ox_lightlsm.rs", 820),
     ("host/nvme-auth/src/messages.rs", 750),
     ("host/nvme/src/target.rs", 730),
@@ -28,7 +28,7 @@ const FTLS: [(&str, &[&str]); 6] = [
     ("blocks", &["parts"]),
     ("tables", &["parts", "blocks"]),
     ("zones", &["parts", "blocks"]),
-    ("segments", &["parts", "zones"]),
+    ("segments", &["parts", "blocks", "zones"]),
     ("append", &["parts", "blocks"]),
 ];
 

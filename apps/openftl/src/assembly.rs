@@ -6,9 +6,10 @@ use crate::flash::Flash;
 use crate::namespaces::{Namespaces, Stored, divide};
 use crate::settings::{BlockSettings, NamespaceSettings, Settings, check_memory, refuse_sizes};
 use crate::zone_settings::ZoneSettings;
-use openftl_blocks::{BlockFtl, CheckReport, DriveKind, kind_on};
+use openftl_blocks::{BlockFtl, DriveKind, Ftl, kind_on};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
+use openftl_drive::any_drive::AnyDrive;
 use openftl_drive::description::another_seed;
 use openftl_media::{
     DeviceError, Durability, EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, StoreError, Timing,
@@ -17,7 +18,6 @@ use openftl_nvme_media::{FabricDevice, Place, Waiting};
 use openftl_parts::config::Left;
 use openftl_parts::{Access, Config, OpenError, RecoveryReport};
 use openftl_server::Stop;
-use openftl_tables::{FoundEntry, TableFtl};
 use openftl_zones::{AskedLimits, Face, ZoneFtl};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -408,48 +408,8 @@ pub fn open_elsewhere(place: &Place, config: Config, is_new: bool, clock: &mut i
     })
 }
 
-/// A stored drive of either kind, open.
-pub enum StoredDrive {
-    Block(Box<Drive>),
-    /// With what is in its catalog.
-    Tables(Box<TableFtl<Flash>>, Vec<FoundEntry>),
-    Zones(Box<ZonedDrive>),
-}
-
-impl StoredDrive {
-    /// The block FTL: all of a block drive; metadata, catalog and log area of a table drive; metadata, records and tails of zones.
-    pub fn block(&self) -> &Drive {
-        match self {
-            StoredDrive::Block(drive) => drive,
-            StoredDrive::Tables(drive, _) => drive.block(),
-            StoredDrive::Zones(drive) => drive.block(),
-        }
-    }
-
-    /// Verifies it, and every table or zone that it has.
-    pub fn check(
-        &mut self,
-        clock: &mut impl Clock,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<CheckReport, OpenError> {
-        match self {
-            StoredDrive::Block(drive) => drive.check(clock, progress),
-            StoredDrive::Tables(drive, _) => drive.check(clock, progress),
-            StoredDrive::Zones(drive) => drive.check(clock, progress),
-        }
-    }
-
-    /// A clean stop.
-    pub fn close(self, clock: &mut impl Clock) -> Result<(), Failure> {
-        match self {
-            StoredDrive::Block(drive) => drive.close(clock),
-            StoredDrive::Tables(drive, _) => drive.close(clock),
-            StoredDrive::Zones(drive) => drive.close(clock),
-        }
-        .map(drop)
-        .map_err(close_failure)
-    }
-}
+/// A stored drive of any kind, open.
+pub type StoredDrive = AnyDrive<Flash>;
 
 /// Opens a stored drive without writing anything to it: if it was not closed cleanly, it is recovered in memory alone.
 pub fn open_to_look_at(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<StoredDrive, Failure> {
@@ -484,27 +444,16 @@ fn open_for(
     clock: &mut impl Clock,
 ) -> Result<Result<StoredDrive, OpenError>, Failure> {
     let config = Config { left: Left::ALL, ..Config::default() };
-    let mut flash = open_flash(stored, access)?;
-    // Who opens it says what is wrong with it.
-    let kind = kind_on(&mut flash, clock).unwrap_or(DriveKind::Blocks);
-    Ok(match kind {
-        DriveKind::Tables => TableFtl::open_with(flash, config, access, clock)
-            .map(|(drive, found)| StoredDrive::Tables(Box::new(drive), found)),
-        DriveKind::Zones | DriveKind::Segments => {
-            ZoneFtl::open_with(flash, config, AskedLimits::default(), access, clock)
-                .map(|drive| StoredDrive::Zones(Box::new(drive)))
-        }
-        DriveKind::Blocks | DriveKind::Newer => {
-            BlockFtl::open_with(flash, config, access, clock).map(|drive| StoredDrive::Block(Box::new(drive)))
-        }
-    })
+    let flash = open_flash(stored, access)?;
+    Ok(AnyDrive::open_with(flash, config, AskedLimits::default(), access, clock))
 }
 
 /// Switches a drive off, cleanly, and on again.
-pub fn restart(drive: Drive, clock: &mut impl Clock) -> Result<Drive, Failure> {
-    let config = drive.config().clone();
-    let device = close(drive, clock)?;
-    open(device, config, &Stored::alone(Path::new("the drive")), clock)
+pub fn restart<F: Ftl<Media = Flash>>(drive: F, clock: &mut impl Clock) -> Result<F, Failure> {
+    let config = drive.block().config().clone();
+    let flash = close(drive, clock)?;
+    let opened = F::open_with(flash, config, F::Asked::default(), Access::ReadWrite, clock);
+    opened.map_err(|error| open_failure(&Stored::alone(Path::new("the drive")), &error))
 }
 
 /// Opens the drive on some flash. `stored` is for messages.
@@ -535,11 +484,6 @@ pub fn open_zones(
     Ok(drive)
 }
 
-/// The same as [`close`], of a zoned drive.
-pub fn close_zones(drive: ZonedDrive, clock: &mut impl Clock) -> Result<Flash, Failure> {
-    drive.close(clock).map_err(close_failure)
-}
-
 /// How a drive was opened, for a title.
 pub fn opened_how(report: &RecoveryReport) -> &'static str {
     if report.clean { "opened after a clean stop" } else { "recovered after a crash" }
@@ -550,8 +494,8 @@ pub fn opened_in(report: &RecoveryReport) -> Nanos {
     Nanos(report.steps.iter().map(|step| step.time.0).sum())
 }
 
-/// A clean stop: everything on media, and a checkpoint.
-pub fn close(drive: Drive, clock: &mut impl Clock) -> Result<Flash, Failure> {
+/// A clean stop of a drive of any kind: everything on media, and a checkpoint.
+pub fn close<F: Ftl<Media = Flash>>(drive: F, clock: &mut impl Clock) -> Result<Flash, Failure> {
     drive.close(clock).map_err(close_failure)
 }
 

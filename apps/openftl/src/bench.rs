@@ -11,6 +11,7 @@ use crate::report::{self, Seconds};
 use crate::settings::{Settings, note_on};
 use crate::terminal::{Ink, Live, Palette, interrupted, say};
 use crate::zones_made::ZonesMade;
+use openftl_blocks::Ftl;
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, Nanos};
 use openftl_drive::description::StoreName;
@@ -179,7 +180,7 @@ impl Run {
     /// Runs it, until somebody finds in one of its phases that it is over.
     fn finish(mut self, live: Live, is_over: &dyn Fn(Phase) -> bool) -> Result<Done, Failure> {
         let mut trial = self.trying.begin(&self.settings)?;
-        self.configuration.chunks_per_pu = assembly::geometry(trial.drive.ftl()).chunks_per_pu;
+        self.configuration.chunks_per_pu = assembly::geometry(trial.drive.block()).chunks_per_pu;
         let mut watched = Watched::new(live);
         let watch = &mut |view: View<'_, Flash>| {
             watched.see(&view);
@@ -429,7 +430,7 @@ mod tests {
         ] {
             let run = prepare(&format!("{line} --workload uniform --drive-writes 1 --warm-up 1")).unwrap();
             let drive = run.settings.drive.clone();
-            let geometry = *assembly::geometry(run.trying.begin(&run.settings).unwrap().drive.ftl());
+            let geometry = *assembly::geometry(run.trying.begin(&run.settings).unwrap().drive.block());
             let likely = drive.likely_over_provisioning(&geometry).unwrap();
             let done = run.finish(Live::silent(), &|_| false).unwrap_or_else(|failure| panic!("{line}: {failure}"));
             let measured = done.findings.figures.effective_over_provisioning;

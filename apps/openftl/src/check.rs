@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::measure::{rate, show};
 use crate::namespaces::Stored;
 use crate::terminal::{Ink, Live, Palette, say};
-use openftl_blocks::CheckReport;
+use openftl_blocks::{CheckReport, Ftl};
 use openftl_core::VirtualClock;
 use openftl_files::note::Note;
 use openftl_lab::picture::thousands;
@@ -177,7 +177,7 @@ fn repair(stored: &Stored<'_>) -> Result<Findings, Failure> {
 }
 
 fn close(drive: StoredDrive, clock: &mut VirtualClock) -> Result<(), Failure> {
-    if drive.block().read_only_reason().is_none() { drive.close(clock) } else { Ok(()) }
+    if drive.block().read_only_reason().is_none() { assembly::close(drive, clock).map(drop) } else { Ok(()) }
 }
 
 fn verified(stored: &Stored<'_>, drive: &mut StoredDrive, clock: &mut VirtualClock) -> Result<Findings, Failure> {
@@ -188,7 +188,7 @@ fn verified(stored: &Stored<'_>, drive: &mut StoredDrive, clock: &mut VirtualClo
         single_copies: recovery.single_copies.clone(),
         rebuilt: recovery.repair.clone(),
         damaged_files: damaged_files(drive, &report),
-        face: if let StoredDrive::Zones(zones) = drive { zones.face() } else { Face::default() },
+        face: drive.zones().map(|zones| zones.face()).unwrap_or_default(),
         report,
         ..Findings::default()
     })
@@ -196,11 +196,11 @@ fn verified(stored: &Stored<'_>, drive: &mut StoredDrive, clock: &mut VirtualClo
 
 /// The files that the lost blocks of `report` are of.
 fn damaged_files(drive: &StoredDrive, report: &CheckReport) -> Vec<DamagedFile> {
-    let StoredDrive::Tables(ftl, entries) = drive else { return Vec::new() };
+    let Some(ftl) = drive.tables() else { return Vec::new() };
     let catalog = u64::from(ftl.block().config().catalog_blocks);
     let in_log_area: Vec<u64> = report.lost.iter().filter_map(|lost| lost.block.checked_sub(catalog)).collect();
     let mut files = Vec::new();
-    for entry in entries {
+    for entry in ftl.found() {
         let damaged = report.damaged_tables.iter().find(|damaged| damaged.number == entry.number);
         let Ok(note) = Note::decode(&entry.note) else { continue };
         let is_of_file = |block: &&u64| {

@@ -12,6 +12,7 @@ use crate::measure::{Trying, Watched, ended_early};
 use crate::report::{self, Seconds};
 use crate::settings::Settings;
 use crate::terminal::{Ink, Live, Palette, say};
+use openftl_blocks::Ftl;
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Nanos, Time};
 use openftl_lab::load_spec::Model;
@@ -66,7 +67,7 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
     };
     let mut trial = trying.begin(&settings)?;
     let tell = |text: &str| if arguments.json { Ok(()) } else { say(text) };
-    tell(&introduction(&settings, assembly::geometry(trial.drive.ftl()), palette))?;
+    tell(&introduction(&settings, assembly::geometry(trial.drive.block()), palette))?;
     let mut watched = Watched::new(if arguments.json { Live::silent() } else { Live::new(true) });
     let failed = |error: TrialError| ended_early(&error, None);
 
@@ -117,9 +118,8 @@ pub fn run(arguments: &cli::Demo) -> Result<(), Failure> {
     );
     tell(&step("overwritten", palette, &mix))?;
 
-    let drive = trial.drive.into_blocks().expect("it was made of blocks");
-    trial.drive = assembly::restart(drive, &mut trial.clock)?.into();
-    let restart = trial.drive.ftl().recovery_report().clone();
+    trial.drive = assembly::restart(trial.drive, &mut trial.clock)?;
+    let restart = trial.drive.block().recovery_report().clone();
     let opened =
         format!("stopped with a checkpoint, {} in {}", assembly::opened_how(&restart), assembly::opened_in(&restart));
     tell(&step("restarted", palette, &opened))?;

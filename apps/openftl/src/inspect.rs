@@ -12,7 +12,7 @@
 mod map;
 mod tenant;
 
-use crate::assembly::{self, Drive, StoredDrive, ZonedDrive};
+use crate::assembly::{self, Drive, ZonedDrive};
 use crate::chunk_map::{self, Cell, Mark, cells};
 use crate::cli;
 use crate::ctl;
@@ -23,6 +23,7 @@ use crate::profiles::GeometryFacts;
 use crate::serve::write_recovery;
 use crate::terminal::{Ink, Palette, say};
 use map::MapFacts;
+use openftl_blocks::Ftl;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_control::{Answer, AskError, Client, Command, Refusal, RefusalKind, Request};
 use openftl_core::units::ByteSize;
@@ -206,11 +207,8 @@ pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
     let mut clock = VirtualClock::default();
     let drive = assembly::open_to_look_at(&stored, &mut clock)?;
     let cells = cells(drive.block());
-    let tenant = match &drive {
-        StoredDrive::Block(_) => None,
-        StoredDrive::Tables(drive, _) => Some(TenantFacts::of_tables(drive)),
-        StoredDrive::Zones(drive) => Some(TenantFacts::of_zones(drive)),
-    };
+    let zones = || drive.zones().map(|zones| TenantFacts::of_zones(zones));
+    let tenant = drive.tables().map(TenantFacts::of_tables).or_else(zones);
     let below = Below::of(drive.block().media()).expect("stored flash is emulated");
     let facts = facts(drive.block(), &cells, &below, 0..cells.len()).with(tenant);
     if arguments.json {
@@ -390,8 +388,7 @@ fn part_facts(stored: &Stored<'_>, label: &PartLabel, id: usize) -> Result<PartF
     let (drive, error) = match label.kind {
         PartKind::OpenChannel => (None, None),
         PartKind::Block | PartKind::Zoned => match assembly::open_to_look_at(stored, &mut VirtualClock::default()) {
-            Ok(StoredDrive::Zones(drive)) => (Some(zones_facts(&drive)), None),
-            Ok(drive) => (Some(drive_facts(drive.block())), None),
+            Ok(drive) => (Some(drive.zones().map_or_else(|| drive_facts(drive.block()), zones_facts)), None),
             Err(failure) => (None, Some(failure.what().to_owned())),
         },
     };

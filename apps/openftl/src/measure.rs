@@ -10,7 +10,7 @@ use crate::terminal::{Ink, Live, span};
 use openftl_core::{BLOCK_BYTES, FrameForm};
 use openftl_lab::picture::{bar, sparkline, thousands};
 use openftl_lab::trial::{Phase, SWEEP_BLOCKS, View};
-use openftl_lab::{Binding, Load, LoadSpec, RunError, Trial, TrialError, TriedDrive};
+use openftl_lab::{Binding, BlockDrive, Load, LoadSpec, RunError, Trial, TrialError};
 use openftl_media::Timing;
 use openftl_parts::Config;
 use std::fs::File;
@@ -44,7 +44,7 @@ impl Trying {
         let host_frames = 2 * self.queue_depth * access_blocks;
         let with_room = |config: Config| Config { host_frames: config.host_frames.max(host_frames), ..config };
         let mut clock = BenchClock::simulated();
-        let drive: TriedDrive<Flash> = match &settings.zones {
+        let drive: BlockDrive<Flash> = match &settings.zones {
             None => {
                 let payload = match self.store {
                     Store::Ram => FrameForm::Bytes,

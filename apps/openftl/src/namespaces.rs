@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::flash::Flash;
 use openftl_blocks::BlockFtl;
 use openftl_core::Clock;
+use openftl_drive::any_drive::AnyDrive;
 use openftl_media::partition::{join, split};
 use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, PartName};
 use openftl_zones::ZoneFtl;
@@ -29,12 +30,6 @@ pub struct Namespaces {
     pub zoned: Vec<ZonedDrive>,
     /// The flash of the Open-Channel namespaces, in their order.
     pub bare: Vec<Flash>,
-}
-
-/// A drive that is open.
-enum Opened {
-    Block(Box<Drive>),
-    Zoned(Box<ZonedDrive>),
 }
 
 /// A drive where it is stored: a file, or one namespace of a file that has several.
@@ -86,14 +81,12 @@ impl Namespaces {
     ) -> Result<Namespaces, Failure> {
         Namespaces::each(device, parts, wanted, |flash, wanted, label| {
             let formatted = match wanted {
-                Wanted::Block(config) => {
-                    BlockFtl::format(flash, config, clock).map(|drive| Opened::Block(Box::new(drive)))
-                }
+                Wanted::Block(config) => BlockFtl::format(flash, config, clock).map(AnyDrive::from),
                 Wanted::Zoned(config, ZonesWanted::New(zones)) => {
                     let zoned = zones.zoned(flash.geometry());
                     ZoneFtl::format(flash, config, zoned, clock).map(|mut drive| {
                         drive.set_face(zones.interface.unwrap_or(zones.face));
-                        Opened::Zoned(Box::new(drive))
+                        AnyDrive::from(drive)
                     })
                 }
                 Wanted::Zoned(_, ZonesWanted::Found(_)) => unreachable!("new zones have settings"),
@@ -116,12 +109,9 @@ impl Namespaces {
         Namespaces::each(device, parts, wanted, |flash, wanted, label| {
             let stored = Stored { path, namespace: label.map(|label| &label.name) };
             match wanted {
-                Wanted::Block(config) => {
-                    assembly::open(flash, config, &stored, clock).map(|drive| Opened::Block(Box::new(drive)))
-                }
+                Wanted::Block(config) => assembly::open(flash, config, &stored, clock).map(AnyDrive::from),
                 Wanted::Zoned(config, ZonesWanted::Found(found)) => {
-                    let opened = assembly::open_zones(flash, config, found, &stored, clock);
-                    opened.map(|drive| Opened::Zoned(Box::new(drive)))
+                    assembly::open_zones(flash, config, found, &stored, clock).map(AnyDrive::from)
                 }
                 Wanted::Zoned(_, ZonesWanted::New(_)) => unreachable!("zones that are there are as they are"),
             }
@@ -132,14 +122,15 @@ impl Namespaces {
         device: EmulatedDevice,
         parts: Vec<PartLabel>,
         wanted: Vec<Wanted>,
-        mut begin: impl FnMut(Flash, Wanted, Option<&PartLabel>) -> Result<Opened, Failure>,
+        mut begin: impl FnMut(Flash, Wanted, Option<&PartLabel>) -> Result<AnyDrive<Flash>, Failure>,
     ) -> Result<Namespaces, Failure> {
         let mut wanted = wanted.into_iter();
         let mut next = || wanted.next().expect("each drive has its configuration");
         let (mut drives, mut zoned, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         let mut keep = |opened| match opened {
-            Opened::Block(drive) => drives.push(*drive),
-            Opened::Zoned(drive) => zoned.push(*drive),
+            AnyDrive::Blocks(drive) => drives.push(*drive),
+            AnyDrive::Zones(drive) => zoned.push(*drive),
+            AnyDrive::Tables(_) => unreachable!("tables have a device for themselves"),
         };
         if parts.is_empty() {
             keep(begin(device.into(), next(), None)?);
@@ -158,7 +149,7 @@ impl Namespaces {
     pub fn close(self, clock: &mut impl Clock) -> Result<(), Failure> {
         let blocks = self.drives.into_iter().map(|drive| assembly::close(drive, clock).map(drop));
         let closed = blocks.fold(Ok(()), Result::and);
-        let zoned = self.zoned.into_iter().map(|drive| assembly::close_zones(drive, clock).map(drop));
+        let zoned = self.zoned.into_iter().map(|drive| assembly::close(drive, clock).map(drop));
         zoned.fold(closed, Result::and)
     }
 }

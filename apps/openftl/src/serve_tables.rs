@@ -244,7 +244,7 @@ fn note_opened(drive: &TableDrive, files: &TableFiles) {
 }
 
 fn report(files: &TableFiles) -> RecoveryReport {
-    files.with_drive(|drive| drive.recovery_report().clone())
+    files.with_drive(|drive| drive.block().recovery_report().clone())
 }
 
 fn greeting(

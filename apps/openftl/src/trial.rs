@@ -11,6 +11,7 @@ use crate::figures::Figures;
 use crate::flash::Flash;
 use crate::measure::{self, Trying, ended_early, expect_something};
 use crate::settings::Settings;
+use openftl_blocks::Ftl;
 use openftl_core::Nanos;
 use openftl_core::units::Share;
 use openftl_lab::load_spec::Model;
@@ -112,7 +113,7 @@ impl Task {
             return Err(TrialError::ReadOnly { phase }.into());
         }
         expect_something(measured.outcome.writes.blocks)?;
-        let cells = cells(trial.drive.ftl());
+        let cells = cells(trial.drive.block());
         let good = measured.resets.iter().zip(&cells).filter(|(_, cell)| cell.mark != Mark::Bad);
         let erases = good.map(|(resets, _)| *resets).collect();
         trial.read_back(watch)?;

@@ -12,6 +12,7 @@
 
 use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
 use openftl_blocks::reading::BlockPlace;
+use openftl_blocks::{CheckReport, Ftl};
 use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Frame, FrameForm, Frames, Geometry, PuId, Time};
 use openftl_media::Media;
 use openftl_parts::flash::Flash;
@@ -19,7 +20,7 @@ use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::{OpenId, UnitId, Units};
 use openftl_parts::journal::Journal;
-use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request};
+use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request, Target};
 use openftl_parts::tenant::Tenant;
 use openftl_parts::words::{Access, Handle, Phase, Purpose, ReadOnlyReason, TenantNote};
 use openftl_parts::{Config, OpenError};
@@ -206,29 +207,6 @@ pub struct LogFtl<M: Media> {
 }
 
 impl<M: Media> LogFtl<M> {
-    /// Makes a new drive. What was on the device is lost. Capacity and catalog of `config` are not looked at.
-    ///
-    /// # Errors
-    /// If the device is too small, or fails.
-    pub fn format(media: M, config: Config, clock: &mut dyn Clock) -> Result<LogFtl<M>, OpenError> {
-        let mut log = Log::new(media.geometry());
-        let config = config.beside(NOTE, 1 + log.tail_max as u32);
-        let ftl = BlockFtl::format_beside(media, config, clock, &mut log)?;
-        LogFtl { log, flushes: VecDeque::new(), saving: 0, ftl }.ready(clock)
-    }
-
-    /// Opens a drive: the log ends where the last flush says.
-    ///
-    /// # Errors
-    /// If no consistent state can be reached.
-    pub fn open(media: M, config: Config, clock: &mut dyn Clock) -> Result<LogFtl<M>, OpenError> {
-        let mut log = Log::new(media.geometry());
-        let config = config.beside(NOTE, 1);
-        let find = |ftl: &mut BlockFtl, log: &mut Log, clock: &mut dyn Clock| log.find(ftl, clock);
-        let ftl = BlockFtl::open_beside(media, config, Access::ReadWrite, clock, &mut log, find)?;
-        LogFtl { log, flushes: VecDeque::new(), saving: 0, ftl }.ready(clock)
-    }
-
     /// What was found and is not of the log is what a crash has left.
     fn ready(mut self, clock: &mut dyn Clock) -> Result<LogFtl<M>, OpenError> {
         self.log.release_found(&mut self.ftl.flash);
@@ -308,9 +286,20 @@ impl<M: Media> LogFtl<M> {
         done.extend(self.flushes.drain(..count).map(|(tag, _)| Done { tag, result, at }));
         self.saving = 0;
     }
+}
 
-    /// Lets the drive work and appends what has ended by `now`.
-    pub fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
+impl<M: Media> Target for LogFtl<M> {
+    type Done = Done;
+
+    fn frames(&self) -> &Frames {
+        &self.ftl.flash.frames
+    }
+
+    fn frames_mut(&mut self) -> &mut Frames {
+        &mut self.ftl.flash.frames
+    }
+
+    fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
         for round in 0.. {
             assert!(round < ROUNDS_MAX, "it works for ever, and no time passes: {}", self.describe());
             let from = done.len();
@@ -328,26 +317,46 @@ impl<M: Media> LogFtl<M> {
         self.ftl.hand_over();
     }
 
-    /// When to poll again, if the drive has work under way.
-    #[must_use]
-    pub fn next_due(&self) -> Option<Time> {
+    fn next_due(&self) -> Option<Time> {
         self.ftl.next_due()
     }
 
-    /// The frames of the drive, to take some and to fill them.
-    pub fn frames_mut(&mut self) -> &mut Frames {
-        &mut self.ftl.flash.frames
+    fn is_read_only(&self) -> bool {
+        self.ftl.is_read_only()
+    }
+}
+
+impl<M: Media> Ftl for LogFtl<M> {
+    type Media = M;
+    type Shape = ();
+    type Asked = ();
+
+    fn format(media: M, config: Config, (): (), clock: &mut dyn Clock) -> Result<Self, OpenError> {
+        let mut log = Log::new(media.geometry());
+        let config = config.beside(NOTE, 1 + log.tail_max as u32);
+        let ftl = BlockFtl::format_beside(media, config, clock, &mut log)?;
+        LogFtl { log, flushes: VecDeque::new(), saving: 0, ftl }.ready(clock)
     }
 
-    /// The block FTL below: accounting and recovery.
-    #[must_use]
-    pub fn block(&self) -> &BlockFtl<M> {
+    /// The log ends where the last flush says.
+    fn open_with(media: M, config: Config, (): (), access: Access, clock: &mut dyn Clock) -> Result<Self, OpenError> {
+        let mut log = Log::new(media.geometry());
+        let config = config.beside(NOTE, 1);
+        let find = |ftl: &mut BlockFtl, log: &mut Log, clock: &mut dyn Clock| log.find(ftl, clock);
+        let ftl = BlockFtl::open_beside(media, config, access, clock, &mut log, find)?;
+        let drive = LogFtl { log, flushes: VecDeque::new(), saving: 0, ftl };
+        if access == Access::Inspect { Ok(drive) } else { drive.ready(clock) }
+    }
+
+    fn block(&self) -> &BlockFtl<M> {
         &self.ftl
     }
 
-    /// The state of the parts in one line, for messages about what should never happen.
-    #[must_use]
-    pub fn describe(&self) -> String {
+    fn reset_statistics(&mut self) {
+        self.ftl.reset_statistics();
+    }
+
+    fn describe(&self) -> String {
         let Log { pieces, open, safe, pending, submitted, .. } = &self.log;
         let (pieces, pending, flushes) = (pieces.len(), pending.len(), self.flushes.len());
         let log =
@@ -355,17 +364,15 @@ impl<M: Media> LogFtl<M> {
         format!("{log}, {flushes} flushes; {}", self.ftl.describe())
     }
 
-    /// Gives the device back as it is: what a crash of the FTL leaves behind.
-    #[must_use]
-    pub fn into_media(self) -> M {
+    fn check(&mut self, clock: &mut dyn Clock, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport, OpenError> {
+        self.ftl.check_beside(clock, progress, &mut self.log)
+    }
+
+    fn crash(self) -> M {
         self.ftl.crash()
     }
 
-    /// Stops cleanly, with everything durable.
-    ///
-    /// # Errors
-    /// If the device stops completing commands, or the drive is read-only because of a failure.
-    pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
+    fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
         let mut done = Vec::new();
         self.flush(0);
         self.poll(clock.now(), &mut done);

@@ -1,9 +1,10 @@
 //! A log as its host sees it.
 
 use openftl_append::LogFtl;
+use openftl_blocks::Ftl;
 use openftl_core::{Clock, Frame, FrameForm, VirtualClock};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
-use openftl_parts::{Config, OpenError};
+use openftl_parts::{Access, Config, OpenError, Target};
 
 type Device = EmulatedDevice;
 
@@ -39,7 +40,7 @@ fn frame(log: &mut LogFtl<Device>, text: &str) -> Frame {
 #[test]
 fn what_is_appended_is_read_and_what_is_flushed_stays() {
     let mut clock = VirtualClock::default();
-    let mut log = LogFtl::format(device(24), config(), &mut clock).unwrap();
+    let mut log = LogFtl::format(device(24), config(), (), &mut clock).unwrap();
     for number in 0..100 {
         let block = frame(&mut log, &format!("block {number}"));
         assert_eq!(log.append(&[block]).unwrap(), number);
@@ -50,8 +51,8 @@ fn what_is_appended_is_read_and_what_is_flushed_stays() {
     assert_eq!(log.append(&[after]).unwrap(), 100);
 
     // Whatever was not flushed is gone with the power.
-    let media = log.into_media();
-    let mut log = LogFtl::open(media, config(), &mut clock).unwrap();
+    let media = log.crash();
+    let mut log = LogFtl::open_with(media, config(), (), Access::ReadWrite, &mut clock).unwrap();
     let frames = vec![frame(&mut log, ""), frame(&mut log, "")];
     log.read(2, 98, &frames).unwrap();
     wait(&mut log, &mut clock, 1);
@@ -78,7 +79,7 @@ fn a_full_log_says_so_and_can_be_read() {
 
 fn fill(chunks: u32) {
     let mut clock = VirtualClock::default();
-    let mut log = LogFtl::format(device(chunks), config(), &mut clock).unwrap();
+    let mut log = LogFtl::format(device(chunks), config(), (), &mut clock).unwrap();
     let mut appended = 0;
     let refused = loop {
         let Some(block) = log.frames_mut().acquire(FrameForm::Bytes) else {
@@ -104,7 +105,7 @@ fn fill(chunks: u32) {
     // What is pending is written again at each opening.
     let mut media = media;
     for _ in 0..3 {
-        let mut log = LogFtl::open(media, config(), &mut clock).unwrap();
+        let mut log = LogFtl::open_with(media, config(), (), Access::ReadWrite, &mut clock).unwrap();
         let block = frame(&mut log, "");
         log.read(2, appended - 1, &[block]).unwrap();
         wait(&mut log, &mut clock, 1);

@@ -14,7 +14,7 @@ use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{ChunkId, Frame, FrameForm, Frames, Ppa, Time};
 use openftl_media::{Blocks, Command, EmulatedDevice, Media, Profile, Store, Timing};
-use openftl_parts::{BlockTarget, Config, Done, Durability, Handle, Request, chunks_per_pu};
+use openftl_parts::{BlockTarget, Config, Done, Durability, Handle, Request, Target, chunks_per_pu};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::atomic::{Ordering, fence};

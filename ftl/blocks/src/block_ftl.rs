@@ -45,7 +45,7 @@ use openftl_parts::journal::recovery_report::RecoveryReport;
 use openftl_parts::map::owners::Owners;
 use openftl_parts::map::{Entry, Map, Place};
 use openftl_parts::target::{
-    BlockTarget, Done, Extent, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Vitals,
+    BlockTarget, Done, Extent, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Target, Vitals,
 };
 use openftl_parts::tenant::{Nobody, Tenant};
 use openftl_parts::words::{Care, Handle, Purpose, ReadOnlyReason};
@@ -579,10 +579,8 @@ impl BlockFtl {
     }
 }
 
-impl BlockTarget for BlockFtl {
-    fn blocks(&self) -> u64 {
-        self.flash.plan.capacity_blocks
-    }
+impl Target for BlockFtl {
+    type Done = Done;
 
     fn frames(&self) -> &Frames {
         &self.flash.frames
@@ -590,37 +588,6 @@ impl BlockTarget for BlockFtl {
 
     fn frames_mut(&mut self) -> &mut Frames {
         &mut self.flash.frames
-    }
-
-    fn payload_form(&self) -> FrameForm {
-        self.config.payload
-    }
-
-    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
-        self.flash.now = self.flash.now.max(now);
-        self.flash.room_changed |= self.collection.host_asks(self.flash.now);
-        self.flash.statistics.host_requests += 1;
-        let result = match request {
-            Request::Read { first, frames } => self.read(tag, first, frames),
-            Request::Write { first, frames, durability, handle } => {
-                self.write(tag, first, frames, BlockKind::Data, durability, handle)
-            }
-            Request::FlashAlloc { extents } => self.flash_alloc(tag, extents),
-            Request::WriteUncorrectable { first, frames, durability } => {
-                self.write(tag, first, frames, BlockKind::Uncorrectable, durability, Handle::NONE)
-            }
-            Request::Trim { first, blocks, durability } => self.trim(tag, first, blocks, durability),
-            Request::Flush if self.config.lies_about_flush => {
-                self.pretend_flush(tag);
-                Ok(())
-            }
-            Request::Flush => self.flush(tag),
-        };
-        if result.is_err() {
-            self.flash.statistics.host_errors += 1;
-        }
-        self.hand_over();
-        result
     }
 
     fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
@@ -653,6 +620,43 @@ impl BlockTarget for BlockFtl {
 
     fn give_up(&mut self, now: Time) -> String {
         self.give_up_beside(now, &mut Nobody)
+    }
+}
+
+impl BlockTarget for BlockFtl {
+    fn blocks(&self) -> u64 {
+        self.flash.plan.capacity_blocks
+    }
+
+    fn payload_form(&self) -> FrameForm {
+        self.config.payload
+    }
+
+    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
+        self.flash.now = self.flash.now.max(now);
+        self.flash.room_changed |= self.collection.host_asks(self.flash.now);
+        self.flash.statistics.host_requests += 1;
+        let result = match request {
+            Request::Read { first, frames } => self.read(tag, first, frames),
+            Request::Write { first, frames, durability, handle } => {
+                self.write(tag, first, frames, BlockKind::Data, durability, handle)
+            }
+            Request::FlashAlloc { extents } => self.flash_alloc(tag, extents),
+            Request::WriteUncorrectable { first, frames, durability } => {
+                self.write(tag, first, frames, BlockKind::Uncorrectable, durability, Handle::NONE)
+            }
+            Request::Trim { first, blocks, durability } => self.trim(tag, first, blocks, durability),
+            Request::Flush if self.config.lies_about_flush => {
+                self.pretend_flush(tag);
+                Ok(())
+            }
+            Request::Flush => self.flush(tag),
+        };
+        if result.is_err() {
+            self.flash.statistics.host_errors += 1;
+        }
+        self.hand_over();
+        result
     }
 
     fn placement(&self) -> PlacementFacts {

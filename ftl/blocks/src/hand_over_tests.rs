@@ -9,7 +9,7 @@ use openftl_media::{
 use openftl_parts::flash::provisioning::Claim;
 use openftl_parts::flash::{Errand, Flash};
 use openftl_parts::words::{Label, Purpose};
-use openftl_parts::{BlockTarget, Config};
+use openftl_parts::{Config, Target};
 
 /// A device that takes so many commands, and ends none.
 struct Narrow {

@@ -12,6 +12,7 @@
 //! | [`refresh`], [`scrub`], [`wear_levelling`] | care: weak data move, all data are read now and then, wear is spread |
 //! | `assembly`, `recovery`, `closing` | making, opening and closing a drive |
 //! | [`check`] | verifying all of it |
+//! | [`ftl`] | what drives of all kinds have in common |
 //! | [`kind`] | which FTL a drive was formatted for |
 //!
 //! A tenant ([`openftl_parts::tenant`]) may have chunks of the same flash: the functions whose names end in `_beside`
@@ -24,6 +25,7 @@ pub mod block_ftl;
 pub mod check;
 mod closing;
 mod frontiers;
+pub mod ftl;
 pub mod garbage_collection;
 #[cfg(test)]
 mod hand_over_tests;
@@ -44,5 +46,6 @@ pub mod write_buffer;
 
 pub use block_ftl::BlockFtl;
 pub use check::{CheckReport, DamagedTable, LostBlock};
+pub use ftl::Ftl;
 pub use kind::DriveKind;
 pub use recovery::kind_on;

@@ -58,7 +58,7 @@ pub(crate) struct Relief {
 const COMMANDS_TO_REST: u64 = 1024;
 
 impl BlockFtl {
-    /// The same as [`BlockTarget::give_up`](openftl_parts::target::BlockTarget::give_up), of a drive whose chunks are partly those of a tenant.
+    /// The same as [`Target::give_up`](openftl_parts::target::Target::give_up), of a drive whose chunks are partly those of a tenant.
     pub fn give_up_beside(&mut self, now: Time, tenant: &mut dyn Tenant) -> String {
         let state = self.describe();
         self.standstill.get_or_insert_with(|| state.clone());

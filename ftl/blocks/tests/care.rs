@@ -4,7 +4,8 @@
 use openftl_core::{ChunkId, FrameForm, Nanos, Time};
 use openftl_media::{ChunkState, Media, Profile, ProgramFailure};
 use openftl_parts::flash::chunk_table::ChunkUse;
-use openftl_parts::{Access, BlockTarget, Care, Config, IoError, Moved, RelocateBy};
+use openftl_parts::{Access, Care, Config, IoError, Moved, RelocateBy, Target};
+use openftl_sim::played::Played;
 use openftl_sim::world::{World, config, profile};
 use std::collections::BTreeSet;
 

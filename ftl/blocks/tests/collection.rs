@@ -5,9 +5,9 @@ use openftl_core::units::Share;
 use openftl_core::{Nanos, Time};
 use openftl_media::Profile;
 use openftl_parts::{
-    BlockTarget, CollectionScope, Config, OpenError, PlacementName, PlanError, Purpose, RelocateBy, Statistics,
-    VictimPolicy,
+    CollectionScope, Config, OpenError, PlacementName, PlanError, Purpose, RelocateBy, Statistics, Target, VictimPolicy,
 };
+use openftl_sim::played::Played;
 use openftl_sim::world::{VICTIM_POLICIES, World, config};
 
 const SCOPES: [CollectionScope; 2] = [CollectionScope::Marked, CollectionScope::DeviceWide];

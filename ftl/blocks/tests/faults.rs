@@ -6,7 +6,8 @@ use openftl_core::{ChunkId, FrameForm, Nanos};
 use openftl_media::{ChunkState, Profile, ProgramFailure};
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::{Access, BlockTarget, Config, Durability, IoError, Purpose, ReadOnlyReason, RelocateBy};
+use openftl_parts::{Access, Config, Durability, IoError, Purpose, ReadOnlyReason, RelocateBy, Target};
+use openftl_sim::played::Played;
 use openftl_sim::world::{World, config, profile};
 
 const FAILURES: [ProgramFailure; 2] = [ProgramFailure::NextUnit, ProgramFailure::ChunkClosed];

@@ -6,7 +6,9 @@ use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Payload, Stamp, VirtualClock};
 use openftl_media::{Durability, EmulatedDevice, FileStore, PageCache, Profile, Store, Timing};
-use openftl_parts::{BlockTarget, Config, Done, Durability as Kept, Handle, ReadOnlyReason, Request, chunks_per_pu};
+use openftl_parts::{
+    BlockTarget, Config, Done, Durability as Kept, Handle, ReadOnlyReason, Request, Target, chunks_per_pu,
+};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::SplitMix64;
 use std::collections::VecDeque;

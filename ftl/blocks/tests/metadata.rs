@@ -11,6 +11,8 @@ use openftl_parts::flash::oob::BlockKind;
 use openftl_parts::journal::superblock::LOG_GAPS_MAX;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::{Access, Config, Durability, IoError};
+use openftl_sim::played::Played;
+use openftl_sim::stage::Stage;
 use openftl_sim::wire::Wire;
 use openftl_sim::world::{World, config};
 use std::collections::{HashMap, HashSet};

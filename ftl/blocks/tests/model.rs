@@ -6,6 +6,7 @@ use openftl_core::units::Share;
 use openftl_core::{FrameForm, Time};
 use openftl_media::{ChunkState, Media, NandStatistics, Profile};
 use openftl_parts::{CollectionScope, Config, PlacementName, RelocateBy};
+use openftl_sim::played::Played;
 use openftl_sim::world::{VICTIM_POLICIES, World, config, profile};
 use proptest::prelude::*;
 

@@ -9,7 +9,8 @@ use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::{Access, BlockTarget, Config};
+use openftl_parts::{Access, Config, Target};
+use openftl_sim::played::Played;
 use openftl_sim::world::{World, config};
 use std::collections::BTreeMap;
 

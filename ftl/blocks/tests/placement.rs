@@ -9,6 +9,7 @@ use openftl_parts::{
     BlockTarget, Config, Deed, Durability, Extent, Handle, HandleEvent, HandleSet, HandleWatch, IoError, ObjectError,
     PlacementName, Request,
 };
+use openftl_sim::played::Played;
 use openftl_sim::world::{World, config};
 use std::collections::{HashMap, HashSet};
 

@@ -11,6 +11,7 @@ use openftl_parts::journal::log_block::Record;
 use openftl_parts::journal::superblock::{SUPERBLOCK_VERSION, Superblock, SuperblockError};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::{Access, BlockTarget, Config, Durability, IoError, PlanError, ReadOnlyReason};
+use openftl_sim::played::Played;
 use openftl_sim::wire::Wire;
 use openftl_sim::world::{World, config};
 

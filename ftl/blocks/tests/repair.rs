@@ -6,6 +6,8 @@ use openftl_core::Ppa;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::{Access, IoError, RepairReport, Superblock};
 use openftl_sim::World;
+use openftl_sim::played::Played;
+use openftl_sim::stage::Stage;
 use std::ops::Range;
 
 /// Opens it for repair and compares all of it with the model. There was something to rebuild.

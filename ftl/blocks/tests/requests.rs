@@ -4,7 +4,9 @@ use openftl_core::{Clock, Frame, FrameForm, Nanos};
 use openftl_media::{COMMANDS_MAX, Profile};
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
-use openftl_parts::{BlockTarget, Config, Durability, Handle, IoError, Request};
+use openftl_parts::{BlockTarget, Config, Durability, Handle, IoError, Request, Target};
+use openftl_sim::played::Played;
+use openftl_sim::stage::Stage;
 use openftl_sim::world::{World, config};
 
 const CAPACITY: u64 = 700;

@@ -1,12 +1,14 @@
 //! Room that a drive keeps for itself through any number of crashes, and the settings that it was sized for.
 
+use openftl_blocks::Ftl;
 use openftl_core::FrameForm;
 use openftl_core::units::Share;
 use openftl_media::Profile;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::placement_name::PlacementName;
-use openftl_parts::{Access, BlockTarget, Config, Durability, ReadOnlyReason};
+use openftl_parts::{Access, Config, Durability, ReadOnlyReason, Target};
 use openftl_sim::TableWorld;
+use openftl_sim::played::Played;
 use openftl_sim::step::Moment;
 use openftl_sim::world::{World, config};
 
@@ -51,7 +53,7 @@ fn narrow(config: Config, seed: u64) -> World {
 
 /// What is missing of its room, right after it was opened.
 fn missing_room(world: &mut World) -> Option<String> {
-    world.ftl().recovery_report().missing_room.clone()
+    world.ftl().block().recovery_report().missing_room.clone()
 }
 
 /// Writes now and then, and cuts the power or stops the drive, `cycles` times.
@@ -154,7 +156,7 @@ fn a_setting_that_the_drive_has_no_room_for_is_refused_with_the_one_it_was_forma
 fn a_table_drive_opened_for_a_shorter_log_finds_the_longer_one_and_has_room() {
     let asked = Config { checkpoint_log_blocks: None, ..config(200, 1) };
     let mut world = TableWorld::new(Profile::builtin("tiny").unwrap(), asked, 8, 1);
-    let plan = *world.drive().block().plan();
+    let plan = *world.ftl().block().plan();
     for block in 0..400 {
         world.write(block % 200, 1);
         world.flush();
@@ -162,14 +164,14 @@ fn a_table_drive_opened_for_a_shorter_log_finds_the_longer_one_and_has_room() {
     world.power_cut(false);
     world.config.checkpoint_log_blocks = Some(1);
     world.recover().unwrap();
-    let shorter = *world.drive().block().plan();
+    let shorter = *world.ftl().block().plan();
     assert_eq!((shorter.chunks(), shorter.log_chunks), (plan.chunks(), plan.log_chunks));
     assert!(shorter.log_blocks_max < plan.log_blocks_max);
     world.write_table(100);
     world.write(0, 64);
     world.clean_restart();
     world.verify_all();
-    let ftl = world.ftl.take().unwrap().ftl;
+    let ftl = world.ftl.take().unwrap();
     ftl.close(&mut world.clock).unwrap();
     world.config.checkpoint_log_blocks = Some(4096);
     let error = world.open(Access::ReadWrite).unwrap_err();

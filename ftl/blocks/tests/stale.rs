@@ -6,8 +6,9 @@ use openftl_media::{ChunkState, Media, Profile, SilentFault};
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::open_error::OpenError;
-use openftl_parts::{Access, BlockTarget, Config, IoError, RelocateBy};
+use openftl_parts::{Access, Config, IoError, RelocateBy, Target};
 use openftl_sim::TableWorld;
+use openftl_sim::played::Played;
 use openftl_sim::world::{World, config};
 use openftl_tables::TableError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -441,7 +442,7 @@ fn a_lost_program_of_a_table_costs_the_blocks_of_its_unit() {
     let mut world = table_world(30);
     for chunk in world.wire.geometry().chunk_ids().collect::<Vec<_>>() {
         let is_of_tenant =
-            world.drive().block().chunk_uses().any(|(other, usage, _)| other == chunk && usage == ChunkUse::Free);
+            world.ftl().block().chunk_uses().any(|(other, usage, _)| other == chunk && usage == ChunkUse::Free);
         if is_of_tenant {
             world.device().inject_silent_fault(chunk, SilentFault::LostProgram);
         }

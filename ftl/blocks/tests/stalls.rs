@@ -4,7 +4,7 @@ use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Time, VirtualClock};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
-use openftl_parts::{BlockTarget, Config, Durability, Handle, Request, chunks_per_pu};
+use openftl_parts::{BlockTarget, Config, Durability, Handle, Request, Target, chunks_per_pu};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

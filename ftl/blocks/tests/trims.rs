@@ -5,7 +5,9 @@ use openftl_blocks::trims::TRIM_STEPS_PER_TURN;
 use openftl_core::{Clock, Nanos};
 use openftl_media::Profile;
 use openftl_parts::config::TRIM_STEP_ENTRIES;
-use openftl_parts::{BlockTarget, Config, Done, Durability, Handle, Request};
+use openftl_parts::{BlockTarget, Config, Done, Durability, Handle, Request, Target};
+use openftl_sim::played::Played;
+use openftl_sim::stage::Stage;
 use openftl_sim::world::{World, config};
 
 /// A drive of `capacity` blocks whose trims look at `step` entries in a step.

@@ -7,6 +7,7 @@ use openftl_core::{FrameForm, Frames, Nanos, Payload};
 use openftl_media::{Media, Profile};
 use openftl_parts::flash::oob::BlockKind;
 use openftl_parts::{Access, Config, Durability, IoError, Purpose};
+use openftl_sim::played::Played;
 use openftl_sim::world::{World, config};
 
 const CAPACITY: u64 = 700;

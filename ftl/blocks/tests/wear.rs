@@ -7,7 +7,9 @@ use openftl_core::units::Share;
 use openftl_core::{FrameForm, PayloadMut, Stamp, Time, VirtualClock};
 use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
 use openftl_parts::flash::chunk_table::ChunkUse;
-use openftl_parts::{BlockTarget, Care, Config, Durability, Handle, IoError, ReadOnlyReason, Request, chunks_per_pu};
+use openftl_parts::{
+    BlockTarget, Care, Config, Durability, Handle, IoError, ReadOnlyReason, Request, Target, chunks_per_pu,
+};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

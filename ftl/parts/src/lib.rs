@@ -50,6 +50,6 @@ pub use open_error::OpenError;
 pub use placement_name::PlacementName;
 pub use target::{
     BlockTarget, Deed, Done, Durability, Extent, HandleEvent, HandleSet, HandleWatch, IoError, ObjectError,
-    PlacementFacts, Request,
+    PlacementFacts, Request, Target,
 };
 pub use words::{Access, Care, Handle, Purpose, ReadOnlyReason};

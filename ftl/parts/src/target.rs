@@ -373,10 +373,10 @@ pub struct Vitals {
     pub patience: Nanos,
 }
 
-/// A drive of 4 KiB logical blocks, seen from a host interface.
-pub trait BlockTarget {
-    /// Capacity in logical blocks.
-    fn blocks(&self) -> u64;
+/// A drive at work, whatever may be asked of it.
+pub trait Target {
+    /// What is said of a request that has ended.
+    type Done;
 
     /// The memory that payload travels in.
     fn frames(&self) -> &Frames;
@@ -384,28 +384,14 @@ pub trait BlockTarget {
     /// The same, to take frames from it and to fill them.
     fn frames_mut(&mut self) -> &mut Frames;
 
-    /// The form of frame that this drive's payload takes: bytes for a real drive, stamps for a simulated one.
-    fn payload_form(&self) -> FrameForm;
-
-    /// Starts a request.
-    ///
-    /// # Errors
-    /// If it cannot be started. Nothing has happened then, and frames stay the caller's.
-    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError>;
-
     /// Lets the drive work and appends what has ended by `now`.
-    fn poll(&mut self, now: Time, done: &mut Vec<Done>);
+    fn poll(&mut self, now: Time, done: &mut Vec<Self::Done>);
 
     /// When to poll again, if the drive has work under way. A time not after `now` means at once.
     fn next_due(&self) -> Option<Time>;
 
     /// Whether writes are refused for good.
     fn is_read_only(&self) -> bool;
-
-    /// Blocks of a segment, where segments are written in order and trimmed as a whole; `None`: any block can be written at any time.
-    fn segment_blocks(&self) -> Option<u64> {
-        None
-    }
 
     /// What a watch over the drive looks at. `None`: the drive is not watched.
     fn vitals(&self) -> Option<Vitals> {
@@ -416,6 +402,26 @@ pub trait BlockTarget {
     /// request that it has with an error, at the next poll. Returns the state that it was in, for people.
     fn give_up(&mut self, _now: Time) -> String {
         String::new()
+    }
+}
+
+/// A drive of 4 KiB logical blocks, seen from a host interface.
+pub trait BlockTarget: Target<Done = Done> {
+    /// Capacity in logical blocks.
+    fn blocks(&self) -> u64;
+
+    /// The form of frame that this drive's payload takes: bytes for a real drive, stamps for a simulated one.
+    fn payload_form(&self) -> FrameForm;
+
+    /// Starts a request.
+    ///
+    /// # Errors
+    /// If it cannot be started. Nothing has happened then, and frames stay the caller's.
+    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError>;
+
+    /// Blocks of a segment, where segments are written in order and trimmed as a whole; `None`: any block can be written at any time.
+    fn segment_blocks(&self) -> Option<u64> {
+        None
     }
 
     /// What becomes of handles and objects. A drive that says nothing heeds none.
@@ -442,10 +448,8 @@ pub trait BlockTarget {
 }
 
 /// What stands for a drive is one: a drive whose device is of a known type, a reference.
-impl<T: DerefMut<Target: BlockTarget>> BlockTarget for T {
-    fn blocks(&self) -> u64 {
-        (**self).blocks()
-    }
+impl<T: DerefMut<Target: Target>> Target for T {
+    type Done = <T::Target as Target>::Done;
 
     fn frames(&self) -> &Frames {
         (**self).frames()
@@ -455,15 +459,7 @@ impl<T: DerefMut<Target: BlockTarget>> BlockTarget for T {
         (**self).frames_mut()
     }
 
-    fn payload_form(&self) -> FrameForm {
-        (**self).payload_form()
-    }
-
-    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
-        (**self).submit(now, tag, request)
-    }
-
-    fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
+    fn poll(&mut self, now: Time, done: &mut Vec<Self::Done>) {
         (**self).poll(now, done);
     }
 
@@ -475,16 +471,31 @@ impl<T: DerefMut<Target: BlockTarget>> BlockTarget for T {
         (**self).is_read_only()
     }
 
-    fn segment_blocks(&self) -> Option<u64> {
-        (**self).segment_blocks()
-    }
-
     fn vitals(&self) -> Option<Vitals> {
         (**self).vitals()
     }
 
     fn give_up(&mut self, now: Time) -> String {
         (**self).give_up(now)
+    }
+}
+
+/// The same of a drive of blocks.
+impl<T: DerefMut<Target: BlockTarget>> BlockTarget for T {
+    fn blocks(&self) -> u64 {
+        (**self).blocks()
+    }
+
+    fn payload_form(&self) -> FrameForm {
+        (**self).payload_form()
+    }
+
+    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
+        (**self).submit(now, tag, request)
+    }
+
+    fn segment_blocks(&self) -> Option<u64> {
+        (**self).segment_blocks()
     }
 
     fn placement(&self) -> PlacementFacts {

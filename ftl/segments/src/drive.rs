@@ -3,11 +3,12 @@
 //! A read may reach over segments, and then is several reads of zones; everything else is one request of one zone, whose tag it keeps.
 
 use crate::trims::Trims;
+use openftl_blocks::{BlockFtl, CheckReport, Ftl};
 use openftl_core::{Clock, Frame, FrameForm, Frames, Time};
 use openftl_media::Media;
 use openftl_parts::config::Config;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::target::{AppendError, BlockTarget, Done, Durability, IoError, Request, Vitals};
+use openftl_parts::target::{AppendError, BlockTarget, Done, Durability, IoError, Request, Target, Vitals};
 use openftl_parts::words::{Access, TRANSACTION_BLOCKS_MAX};
 use openftl_zones::{AskedLimits, Face, ZoneConfig, ZoneDone, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
 use std::collections::BTreeMap;
@@ -42,31 +43,6 @@ pub struct SegmentFtl<Z> {
     done: Vec<Done>,
     ended: Vec<ZoneDone>,
     zones: Z,
-}
-
-impl<M: Media> SegmentFtl<Box<ZoneFtl<M>>> {
-    /// Makes a new drive on a device, as [`ZoneFtl::format`] does.
-    ///
-    /// # Errors
-    /// If there is no room for such segments, or the device fails.
-    pub fn format(media: M, config: Config, segments: ZoneConfig, clock: &mut dyn Clock) -> Result<Self, OpenError> {
-        let segments = ZoneConfig { face: Face::Segments, ..segments };
-        ZoneFtl::format(media, config, segments, clock).map(Box::new).map(SegmentFtl::of)
-    }
-
-    /// Opens a drive, as [`ZoneFtl::open_with`] does.
-    ///
-    /// # Errors
-    /// If no consistent state can be reached, or it has no segments.
-    pub fn open_with(
-        media: M,
-        config: Config,
-        limits: AskedLimits,
-        access: Access,
-        clock: &mut dyn Clock,
-    ) -> Result<Self, OpenError> {
-        ZoneFtl::open_with(media, config, limits, access, clock).map(Box::new).map(SegmentFtl::of)
-    }
 }
 
 impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> SegmentFtl<Z> {
@@ -261,10 +237,8 @@ impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> SegmentFtl<Z> {
     }
 }
 
-impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> BlockTarget for SegmentFtl<Z> {
-    fn blocks(&self) -> u64 {
-        u64::from(self.zones.layout().zones) * self.capacity()
-    }
+impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> Target for SegmentFtl<Z> {
+    type Done = Done;
 
     fn frames(&self) -> &Frames {
         self.zones.frames()
@@ -272,21 +246,6 @@ impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> BlockTarget for SegmentFtl
 
     fn frames_mut(&mut self) -> &mut Frames {
         self.zones.frames_mut()
-    }
-
-    fn payload_form(&self) -> FrameForm {
-        FrameForm::Bytes
-    }
-
-    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
-        assert!(tag < TAGS, "tags from {TAGS:#x} on are the drive's own");
-        match request {
-            Request::Read { first, frames } => self.read(now, tag, first, frames),
-            Request::Write { first, frames, durability, .. } => self.write(now, tag, first, frames, durability),
-            Request::Trim { first, blocks, durability } => self.trim(now, tag, first, blocks, durability),
-            Request::Flush => self.flush(now, tag),
-            Request::WriteUncorrectable { .. } | Request::FlashAlloc { .. } => Err(AppendError::NoSuchRequest.into()),
-        }
     }
 
     fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
@@ -312,15 +271,89 @@ impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> BlockTarget for SegmentFtl
         self.zones.is_read_only()
     }
 
-    fn segment_blocks(&self) -> Option<u64> {
-        Some(self.capacity())
-    }
-
     fn vitals(&self) -> Option<Vitals> {
         self.zones.vitals()
     }
 
     fn give_up(&mut self, now: Time) -> String {
         self.zones.give_up(now)
+    }
+}
+
+impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> BlockTarget for SegmentFtl<Z> {
+    fn blocks(&self) -> u64 {
+        u64::from(self.zones.layout().zones) * self.capacity()
+    }
+
+    fn payload_form(&self) -> FrameForm {
+        FrameForm::Bytes
+    }
+
+    fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
+        assert!(tag < TAGS, "tags from {TAGS:#x} on are the drive's own");
+        match request {
+            Request::Read { first, frames } => self.read(now, tag, first, frames),
+            Request::Write { first, frames, durability, .. } => self.write(now, tag, first, frames, durability),
+            Request::Trim { first, blocks, durability } => self.trim(now, tag, first, blocks, durability),
+            Request::Flush => self.flush(now, tag),
+            Request::WriteUncorrectable { .. } | Request::FlashAlloc { .. } => Err(AppendError::NoSuchRequest.into()),
+        }
+    }
+
+    fn segment_blocks(&self) -> Option<u64> {
+        Some(self.capacity())
+    }
+}
+
+impl<M: Media> Ftl for SegmentFtl<Box<ZoneFtl<M>>> {
+    type Media = M;
+    type Shape = ZoneConfig;
+    type Asked = AskedLimits;
+
+    fn format(media: M, config: Config, segments: ZoneConfig, clock: &mut dyn Clock) -> Result<Self, OpenError> {
+        let segments = ZoneConfig { face: Face::Segments, ..segments };
+        ZoneFtl::format(media, config, segments, clock).map(Box::new).map(SegmentFtl::of)
+    }
+
+    fn open_with(
+        media: M,
+        config: Config,
+        limits: AskedLimits,
+        access: Access,
+        clock: &mut dyn Clock,
+    ) -> Result<Self, OpenError> {
+        ZoneFtl::open_with(media, config, limits, access, clock).map(Box::new).map(SegmentFtl::of)
+    }
+
+    fn block(&self) -> &BlockFtl<M> {
+        self.zones.block()
+    }
+
+    fn reset_statistics(&mut self) {
+        self.zones.reset_statistics();
+    }
+
+    fn map_memory_bytes(&self) -> u64 {
+        self.zones.map_memory_bytes()
+    }
+
+    fn over_provisioning(&self) -> f64 {
+        self.zones.over_provisioning()
+    }
+
+    fn describe(&self) -> String {
+        self.zones.describe()
+    }
+
+    fn check(&mut self, clock: &mut dyn Clock, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport, OpenError> {
+        self.zones.check(clock, progress)
+    }
+
+    fn close(self, clock: &mut dyn Clock) -> Result<M, OpenError> {
+        self.zones.close(clock)
+    }
+
+    fn crash(self) -> M {
+        self.zones.crash()
     }
 }

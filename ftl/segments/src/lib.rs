@@ -31,13 +31,16 @@
 //! | file | noun |
 //! |---|---|
 //! | [`drive`] | the drive |
+//! | [`as_blocks`] | a drive of blocks, or segments that are seen as one |
 //! | [`trims`] | what is trimmed of segments that are not empty yet |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+pub mod as_blocks;
 pub mod drive;
 pub mod trims;
 
+pub use as_blocks::{AsBlocks, BlockDrive};
 pub use drive::SegmentFtl;
 pub use trims::Trims;

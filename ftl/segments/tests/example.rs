@@ -10,7 +10,7 @@
 //!
 //! The slides show what is where, and not in which order it was written; the order is ours.
 
-use openftl_blocks::BlockFtl;
+use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::units::Share;
 use openftl_core::{Clock, FrameForm, Nanos, VirtualClock};
 use openftl_media::Media;

@@ -1,8 +1,9 @@
 //! A drive of segments does what a model of AMF I/O says, after clean stops and crashes, too.
 
+use openftl_blocks::Ftl;
 use openftl_core::{Clock, FrameForm, VirtualClock};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
-use openftl_parts::target::{AppendError, BlockTarget, Durability, IoError, Request};
+use openftl_parts::target::{AppendError, BlockTarget, Durability, IoError, Request, Target};
 use openftl_parts::words::{Access, Handle};
 use openftl_parts::{Config, OpenError};
 use openftl_segments::SegmentFtl;

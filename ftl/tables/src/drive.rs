@@ -12,6 +12,7 @@ use super::catalog::{Catalog, Entry, NOTE_BYTES_MAX, Parts};
 use super::columns::{TablePlacement, Wish};
 use super::finding::read_catalog;
 use super::moving::Moved;
+use super::request::{FoundEntry, TableDone, TableError, TableId};
 use super::waits::TableWaits;
 use super::writing::Room;
 use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
@@ -22,11 +23,10 @@ use openftl_parts::accounts::statistics::Statistics;
 use openftl_parts::canary::Canary;
 use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
-use openftl_parts::journal::recovery_report::RecoveryReport;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request};
+use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request, Target};
 use openftl_parts::tenant::Tenant;
-use openftl_parts::words::{Access, Handle, ReadOnlyReason};
+use openftl_parts::words::{Access, Handle};
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 
@@ -38,79 +38,6 @@ const OF_TABLE: u64 = 1 << 62;
 
 /// Tags of the host are below this.
 pub const TAGS: u64 = OF_TABLE;
-
-/// Names a table for as long as it is there and nobody has released it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct TableId {
-    slot: u32,
-    number: u64,
-}
-
-impl TableId {
-    /// The number of its entry in the catalog.
-    #[must_use]
-    pub fn number(self) -> u64 {
-        self.number
-    }
-}
-
-/// A request that a table drive cannot fulfil.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum TableError {
-    /// No chunk is left.
-    #[error("no chunk is free for another part of the table; delete tables to make room")]
-    NoSpace,
-    /// The catalog is full.
-    #[error("the catalog has no room for another entry; delete tables or files to make room")]
-    CatalogFull,
-    /// Too many tables at a time.
-    #[error("as many tables are being written as this drive can write at a time; end one first")]
-    TooManyWriters,
-    /// A note is too long.
-    #[error("a note of {bytes} bytes: the longest has {NOTE_BYTES_MAX}")]
-    NoteTooLong {
-        /// Its length.
-        bytes: usize,
-    },
-    /// Beyond the end of a table.
-    #[error("blocks {first} to {} of a table that has {blocks}", first + count)]
-    OutOfRange {
-        /// The first that was asked for.
-        first: u32,
-        /// How many.
-        count: u32,
-        /// What there is.
-        blocks: u32,
-    },
-    /// The drive takes no writes.
-    #[error("the drive is read-only: {0}")]
-    ReadOnly(ReadOnlyReason),
-    /// A block could not be read or written.
-    #[error(transparent)]
-    Io(#[from] IoError),
-}
-
-/// A request has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TableDone {
-    /// The host's tag.
-    pub tag: u64,
-    /// How.
-    pub result: Result<(), TableError>,
-    /// When.
-    pub at: Time,
-}
-
-/// An entry of the catalog as it was found when the drive was opened.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FoundEntry {
-    /// Its number.
-    pub number: u64,
-    /// The host's note.
-    pub note: Vec<u8>,
-    /// Its table and that table's blocks, if it has one.
-    pub table: Option<(TableId, u32)>,
-}
 
 /// A table that waits to be whole.
 struct Commit {
@@ -181,7 +108,9 @@ pub struct TableFtl<M: ?Sized = dyn Media> {
     own_flush: bool,
     done: Vec<TableDone>,
     ended: Vec<Done>,
-    statistics: TableStatistics,
+    pub(crate) statistics: TableStatistics,
+    /// What was in the catalog when the drive was opened, until it is taken.
+    found: Vec<FoundEntry>,
     pub(crate) tables: Tables,
     pub(crate) ftl: BlockFtl<M>,
 }
@@ -215,7 +144,7 @@ impl<M: Media> TableFtl<M> {
         Ok(TableFtl::new(ftl, tables, Catalog::new(catalog_blocks)))
     }
 
-    /// Opens a drive with the access that is wanted, and says what is in its catalog.
+    /// Opens a drive with the access that is wanted. What is in its catalog is there to be taken ([`TableFtl::take_found`]).
     ///
     /// # Errors
     /// If no consistent state can be reached, or the drive is no table drive.
@@ -224,7 +153,7 @@ impl<M: Media> TableFtl<M> {
         config: Config,
         access: Access,
         clock: &mut dyn Clock,
-    ) -> Result<(TableFtl<M>, Vec<FoundEntry>), OpenError> {
+    ) -> Result<TableFtl<M>, OpenError> {
         let config = Config { catalog_blocks: config.catalog_blocks.max(1), payload: FrameForm::Bytes, ..config };
         let mut tables = Tables::new(media.geometry());
         let (mut taken_over, mut found) = (None, Vec::new());
@@ -258,7 +187,8 @@ impl<M: Media> TableFtl<M> {
                 drive.change(vec![parts], None);
             }
         }
-        Ok((drive, found))
+        drive.found = found;
+        Ok(drive)
     }
 
     fn new(ftl: BlockFtl<M>, tables: Tables, catalog: Catalog) -> TableFtl<M> {
@@ -279,6 +209,7 @@ impl<M: Media> TableFtl<M> {
             done: Vec::new(),
             ended: Vec::new(),
             statistics: TableStatistics::default(),
+            found: Vec::new(),
             tables,
             ftl,
         }
@@ -314,6 +245,17 @@ impl<M: Media + ?Sized> TableFtl<M> {
 }
 
 impl TableFtl {
+    /// What was in the catalog when the drive was opened, until it is taken.
+    #[must_use]
+    pub fn found(&self) -> &[FoundEntry] {
+        &self.found
+    }
+
+    /// The same, once.
+    pub fn take_found(&mut self) -> Vec<FoundEntry> {
+        std::mem::take(&mut self.found)
+    }
+
     /// How tables are placed that are begun from now on.
     pub fn place_tables(&mut self, placement: TablePlacement) {
         self.placement = placement;
@@ -358,23 +300,6 @@ impl TableFtl {
             self.ftl.flash.frames.available(FrameForm::Bytes),
             self.ftl.describe(),
         )
-    }
-
-    /// How the drive was opened.
-    #[must_use]
-    pub fn recovery_report(&self) -> &RecoveryReport {
-        self.ftl.recovery_report()
-    }
-
-    /// The memory that payload travels in.
-    #[must_use]
-    pub fn frames(&self) -> &Frames {
-        self.ftl.frames()
-    }
-
-    /// The same, to take frames from it and to fill them.
-    pub fn frames_mut(&mut self) -> &mut Frames {
-        self.ftl.frames_mut()
     }
 
     /// Blocks of the log area.
@@ -604,32 +529,6 @@ impl TableFtl {
         Ok(self.ftl.submit(now, tag, request)?)
     }
 
-    /// Lets the drive work and appends what has ended by `now`.
-    pub fn poll(&mut self, now: Time, done: &mut Vec<TableDone>) {
-        for round in 0.. {
-            assert!(round < ROUNDS_MAX, "{}: it works for ever, and no time passes", self.describe());
-            self.ftl.poll_beside(now, &mut self.ended, &mut self.tables);
-            let is_news = !self.ended.is_empty();
-            for index in 0..self.ended.len() {
-                let ended = self.ended[index];
-                self.take(ended);
-            }
-            self.ended.clear();
-            let has_acted = self.write_waiting() | self.commit_whole() | self.enter_moved() | self.release();
-            self.ftl.hand_over();
-            if !is_news && !has_acted {
-                break;
-            }
-        }
-        done.append(&mut self.done);
-    }
-
-    /// When to poll again, if the drive has work under way. A time not after `now` means at once.
-    #[must_use]
-    pub fn next_due(&self) -> Option<Time> {
-        if self.done.is_empty() { self.ftl.next_due() } else { Some(Time::ZERO) }
-    }
-
     fn commit_what_waits(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
         let mut done = Vec::new();
         let is_at_work = |drive: &TableFtl| !drive.waiting.is_empty() || !drive.commits.is_empty();
@@ -833,6 +732,45 @@ impl TableFtl {
             self.own_flush = true;
             self.flushes.insert(OWN, self.acknowledged);
         }
+    }
+}
+
+impl Target for TableFtl {
+    type Done = TableDone;
+
+    fn frames(&self) -> &Frames {
+        self.ftl.frames()
+    }
+
+    fn frames_mut(&mut self) -> &mut Frames {
+        self.ftl.frames_mut()
+    }
+
+    fn poll(&mut self, now: Time, done: &mut Vec<TableDone>) {
+        for round in 0.. {
+            assert!(round < ROUNDS_MAX, "{}: it works for ever, and no time passes", self.describe());
+            self.ftl.poll_beside(now, &mut self.ended, &mut self.tables);
+            let is_news = !self.ended.is_empty();
+            for index in 0..self.ended.len() {
+                let ended = self.ended[index];
+                self.take(ended);
+            }
+            self.ended.clear();
+            let has_acted = self.write_waiting() | self.commit_whole() | self.enter_moved() | self.release();
+            self.ftl.hand_over();
+            if !is_news && !has_acted {
+                break;
+            }
+        }
+        done.append(&mut self.done);
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        if self.done.is_empty() { self.ftl.next_due() } else { Some(Time::ZERO) }
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.ftl.is_read_only()
     }
 }
 

@@ -35,7 +35,9 @@
 //! | `writing` | units of tables on their way, and their chunks afterwards |
 //! | `moving` | what is weak of a table, on its way to another chunk |
 //! | [`drive`] | the drive: what a host may ask |
+//! | [`request`] | what it names, and what it is told |
 //! | `finding` | what is found of tables when a drive is opened |
+//! | `ftl` | the drive as one of many: made, opened, verified, stopped |
 //! | `checking` | every block of every table, verified |
 //! | `tenancy` | what the block FTL asks of tables, and tells them |
 //! | `waits` | how long units wait, and for whom |
@@ -48,7 +50,9 @@ mod checking;
 pub mod columns;
 pub mod drive;
 mod finding;
+mod ftl;
 mod moving;
+pub mod request;
 mod sizing;
 mod table;
 mod tenancy;
@@ -57,7 +61,8 @@ mod writing;
 
 pub use catalog::CatalogError;
 pub use columns::{TableLifetime, TablePlacement, Wish};
-pub use drive::{FoundEntry, TableDone, TableError, TableFtl, TableId, TableStatistics, catalog_blocks};
+pub use drive::{TableFtl, TableStatistics, catalog_blocks};
+pub use request::{FoundEntry, TableDone, TableError, TableId};
 pub use sizing::chunks_per_pu;
 pub use waits::TableWaits;
 

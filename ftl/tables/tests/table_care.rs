@@ -5,6 +5,7 @@ use openftl_media::{Media, Profile};
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::{Care, Config, Moved, Purpose};
 use openftl_sim::fault::Fault;
+use openftl_sim::played::Played;
 use openftl_sim::world::{config, profile};
 use openftl_sim::{FaultKind, TableWorld};
 use openftl_tables::Wish;
@@ -21,7 +22,7 @@ fn world(seed: u64) -> TableWorld {
 
 fn place(world: &mut TableWorld, table: u32, block: u32) -> Ppa {
     let id = world.id(table);
-    world.drive().place_on_media(id, block).expect("a committed table is on media")
+    world.ftl().place_on_media(id, block).expect("a committed table is on media")
 }
 
 fn chunk_of(world: &mut TableWorld, table: u32, block: u32) -> ChunkId {
@@ -35,12 +36,12 @@ fn blocks_in(world: &mut TableWorld, table: u32, chunk: ChunkId) -> Vec<u32> {
 }
 
 fn usage(world: &mut TableWorld, chunk: ChunkId) -> ChunkUse {
-    let mut uses = world.drive().block().chunk_uses();
+    let mut uses = world.ftl().block().chunk_uses();
     uses.find(|(other, ..)| *other == chunk).expect("a chunk of the device").1
 }
 
 fn cared(world: &mut TableWorld, care: Care) -> Moved {
-    world.drive().statistics().0.cared_for(care)
+    world.ftl().statistics().0.cared_for(care)
 }
 
 /// Reads a block, so that what is weak is found, and lets the drive work.
@@ -109,7 +110,7 @@ fn a_read_that_fails_once_is_repeated_and_what_it_read_moves() {
         read(&mut world, table, 33);
     }
     assert_ne!(chunk_of(&mut world, table, 33), weak);
-    assert_eq!(world.drive().statistics().0.read_failures, 0);
+    assert_eq!(world.ftl().statistics().0.read_failures, 0);
     world.verify_all();
 }
 
@@ -117,7 +118,7 @@ fn a_read_that_fails_once_is_repeated_and_what_it_read_moves() {
 fn a_block_that_is_lost_stays_where_it_is_with_its_unit_and_the_others_move() {
     let mut world = world(4);
     let table = world.write_table(300);
-    let unit = world.drive().unit_blocks();
+    let unit = world.ftl().unit_blocks();
     let (chunk, lost) = (chunk_of(&mut world, table, 5), place(&mut world, table, 5));
     let before = blocks_in(&mut world, table, chunk);
     world.device().inject_read_failure(lost).unwrap();
@@ -147,9 +148,9 @@ fn the_scrub_finds_what_nobody_reads() {
     let mut world = TableWorld::new(Profile::builtin("tiny").unwrap(), config, 8, 5);
     let tables = [world.write_table(300), world.write_table(45)];
     world.flush();
-    let read = world.drive().statistics().0.scrub.blocks;
+    let read = world.ftl().statistics().0.scrub.blocks;
     world.idle(Nanos(2 * second.0));
-    let read = world.drive().statistics().0.scrub.blocks - read;
+    let read = world.ftl().statistics().0.scrub.blocks - read;
     assert!(read >= 2 * 345, "{read} blocks were read in two passes");
     let mut moving = 0;
     for (table, block) in [(tables[0], 299), (tables[1], 44)] {
@@ -160,7 +161,7 @@ fn the_scrub_finds_what_nobody_reads() {
         assert_ne!(chunk_of(&mut world, table, block), weak);
     }
     assert_eq!(cared(&mut world, Care::Scrub), Moved { chunks: 2, blocks: moving });
-    assert_eq!(world.drive().statistics().0.scrub.lost, 0);
+    assert_eq!(world.ftl().statistics().0.scrub.lost, 0);
     world.verify_all();
     world.check();
 }
@@ -189,7 +190,7 @@ fn a_table_may_be_deleted_or_noted_anew_while_it_moves() {
     const WEAK: [u32; 3] = [3, 40, 90];
     for (seed, deletes) in (7..27).zip([false, true].into_iter().cycle()) {
         let mut world = world(seed);
-        let space = world.drive().table_space().1;
+        let space = world.ftl().table_space().1;
         let table = world.write_table(400);
         let weak: BTreeSet<ChunkId> = WEAK.iter().map(|block| chunk_of(&mut world, table, *block)).collect();
         for block in WEAK {
@@ -203,7 +204,7 @@ fn a_table_may_be_deleted_or_noted_anew_while_it_moves() {
             world.delete(table);
             world.flush();
             assert_eq!(world.used_up(), 0, "seed {seed}: nothing is kept of it");
-            assert_eq!(world.drive().table_space().1, space);
+            assert_eq!(world.ftl().table_space().1, space);
         } else {
             world.put(table, 50);
             world.settle();
@@ -297,7 +298,7 @@ fn where_everything_is_weak_moving_keeps_to_a_share_of_what_is_read() {
             world.verify_tables();
             world.idle(LONG);
         }
-        let moved: u64 = world.drive().statistics().0.cared.iter().map(|moved| moved.blocks).sum();
+        let moved: u64 = world.ftl().statistics().0.cared.iter().map(|moved| moved.blocks).sum();
         let read = 30 * 600;
         assert!((read / 32..=read / 16 + 5 * u64::from(CHUNK)).contains(&moved), "{moved} of {read} blocks read");
         world.delete(table);
@@ -312,7 +313,7 @@ fn what_moves_is_of_tables_and_not_of_the_host() {
     let table = world.write_table(300);
     world.flush();
     let written = |world: &mut TableWorld| {
-        let (statistics, _) = world.drive().statistics();
+        let (statistics, _) = world.ftl().statistics();
         (statistics.host_blocks_written, statistics.host_blocks_read, statistics.programmed_for(Purpose::Tenant))
     };
     let before = written(&mut world);
@@ -321,5 +322,5 @@ fn what_moves_is_of_tables_and_not_of_the_host() {
     world.device().inject_high_ecc(weak_place);
     read(&mut world, table, 0);
     assert_eq!(written(&mut world), (before.0, before.1 + 1, before.2 + blocks));
-    assert_eq!(world.drive().statistics().0.relocation_reads, blocks);
+    assert_eq!(world.ftl().statistics().0.relocation_reads, blocks);
 }

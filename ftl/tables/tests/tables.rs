@@ -6,8 +6,10 @@ use openftl_core::{ChunkId, Clock, FrameForm, Frames, Nanos, Ppa};
 use openftl_media::{ChunkState, Media, Profile};
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::oob::{BlockKind, Oob};
-use openftl_parts::{Access, Config, Durability, IoError, Purpose};
+use openftl_parts::{Access, Config, Durability, IoError, Purpose, Target};
 use openftl_sim::fault::Fault;
+use openftl_sim::played::Played;
+use openftl_sim::stage::Stage;
 use openftl_sim::world::{config, profile};
 use openftl_sim::{FaultKind, TableWorld, World};
 use openftl_tables::{TableError, TableFtl, WRITING_MAX, Wish};
@@ -103,7 +105,7 @@ fn places(world: &mut TableWorld, table: u32) -> Vec<Ppa> {
         if !world.device().look(ppa, &mut frames, frame) {
             continue;
         }
-        world.ftl().ftl.block().unseal(&mut frames, frame, ppa);
+        world.ftl().block().unseal(&mut frames, frame, ppa);
         if let Ok(Oob { kind: BlockKind::Tenant, address, sequence }) = Oob::verify(&frames, frame)
             && sequence == number
         {
@@ -127,7 +129,7 @@ fn what_fails_to_be_programmed_is_written_elsewhere_and_the_table_is_whole() {
             }
             world.write_table(100);
         }
-        let (statistics, _) = world.drive().statistics();
+        let (statistics, _) = world.ftl().statistics();
         assert!(statistics.program_failures > 3, "{kind:?}: {} programs failed", statistics.program_failures);
         world.verify_tables();
         world.clean_restart();
@@ -143,7 +145,7 @@ fn what_fails_to_be_programmed_is_written_elsewhere_and_the_table_is_whole() {
 fn what_fails_after_a_table_was_given_up_is_not_written_again() {
     for kind in [FaultKind::Program, FaultKind::Close] {
         let mut world = roomy(2);
-        let all = world.drive().table_space();
+        let all = world.ftl().table_space();
         for round in 0..4 {
             let table = world.begin(Wish::default()).unwrap();
             for pick in 0..60 {
@@ -153,11 +155,11 @@ fn what_fails_after_a_table_was_given_up_is_not_written_again() {
             world.abandon(table);
             world.flush();
         }
-        assert!(world.drive().statistics().0.program_failures > 0);
+        assert!(world.ftl().statistics().0.program_failures > 0);
         assert!(world.being_written().is_empty());
-        let frames = world.drive().frames().available(FrameForm::Bytes);
-        assert_eq!(frames, roomy(2).drive().frames().available(FrameForm::Bytes), "all frames are back");
-        assert!(world.drive().table_space().0 > all.0 / 2, "{:?} of {all:?}", world.drive().table_space());
+        let frames = world.ftl().frames().available(FrameForm::Bytes);
+        assert_eq!(frames, roomy(2).ftl().frames().available(FrameForm::Bytes), "all frames are back");
+        assert!(world.ftl().table_space().0 > all.0 / 2, "{:?} of {all:?}", world.ftl().table_space());
         world.write_table(100);
         world.verify_tables();
     }
@@ -171,13 +173,13 @@ fn a_chunk_whose_reset_fails_is_retired_and_the_others_go_on() {
     let mut chunks: Vec<_> = places(&mut world, table).into_iter().map(|ppa| format.chunk_of(ppa)).collect();
     chunks.dedup();
     let endurance = world.device().endurance();
-    let all = world.drive().table_space().1;
+    let all = world.ftl().table_space().1;
     world.device().set_wear(chunks[0], endurance).unwrap();
     world.delete(table);
     world.flush();
-    assert_eq!(world.drive().statistics().0.reset_failures, 1);
+    assert_eq!(world.ftl().statistics().0.reset_failures, 1);
     assert_eq!(offline_chunks(&mut world), 1);
-    assert!(world.drive().table_space().1 >= all - 32, "one chunk less at most");
+    assert!(world.ftl().table_space().1 >= all - 32, "one chunk less at most");
     world.write_table(300);
     world.clean_restart();
     world.verify_all();
@@ -218,7 +220,7 @@ fn of_a_table_on_a_chunk_that_goes_offline_the_other_blocks_are_good_and_it_can_
     world.clean_restart();
     assert_eq!(world.committed(), [whole]);
     let is_retired = |(chunk, usage, _): (_, ChunkUse, _)| chunk == gone && usage == ChunkUse::Retired;
-    assert!(world.drive().block().chunk_uses().any(is_retired));
+    assert!(world.ftl().block().chunk_uses().any(is_retired));
     world.verify_all();
 }
 
@@ -243,7 +245,7 @@ fn a_block_that_is_lost_is_an_error_that_names_it_and_no_other_is() {
 
 fn checked(world: &mut TableWorld) -> CheckReport {
     let mut clock = world.clock;
-    world.drive().check(&mut clock, &mut |_, _| ()).unwrap()
+    world.ftl().check(&mut clock, &mut |_, _| ()).unwrap()
 }
 
 #[test]
@@ -300,7 +302,7 @@ fn a_repair_finds_the_catalog_and_every_table_without_the_map() {
         let (mut tables, files) = (world.committed(), world.files().len());
         tables.sort_unstable();
         assert!(!tables.is_empty());
-        let superblock = world.drive().block().superblock().clone();
+        let superblock = world.ftl().block().superblock().clone();
         let format = world.wire.geometry().format();
         world.power_cut(false);
         for extent in superblock.checkpoint.extents() {
@@ -311,7 +313,7 @@ fn a_repair_finds_the_catalog_and_every_table_without_the_map() {
         let refusal = world.open(Access::ReadWrite).expect_err("the map is lost");
         assert!(refusal.is_repairable(), "{refusal}");
         world.open(Access::Repair).unwrap();
-        assert!(world.drive().recovery_report().repair.is_some());
+        assert!(world.ftl().block().recovery_report().repair.is_some());
         // What was trimmed in the log area may be back; entries are never trimmed, but overwritten.
         let found = world.read_all();
         world.adopt(&found);
@@ -332,8 +334,8 @@ fn a_block_of_the_log_area_that_is_lost_is_called_what_the_host_calls_it() {
     let mut world = roomy(6);
     world.write_all(8);
     world.flush();
-    let catalog = u64::from(world.drive().block().config().catalog_blocks);
-    let place = world.drive().block().place_on_media(catalog + 43).unwrap();
+    let catalog = u64::from(world.ftl().block().config().catalog_blocks);
+    let place = world.ftl().block().place_on_media(catalog + 43).unwrap();
     world.device().inject_read_failure(place).unwrap();
     assert_eq!(world.try_read(40, 8), Err(IoError::Unrecovered { block: 43 }));
 }
@@ -341,7 +343,7 @@ fn a_block_of_the_log_area_that_is_lost_is_called_what_the_host_calls_it() {
 #[test]
 fn a_full_drive_says_so_and_goes_on_after_deletes_that_are_not_durable_yet() {
     let mut world = roomy(7);
-    let space = world.drive().table_space();
+    let space = world.ftl().table_space();
     let (tables, last) = world.fill(128);
     let written: u32 = tables.iter().map(|table| world.blocks_of(*table)).sum();
     assert!(u64::from(written) > space.0 * 3 / 4, "{written} of {space:?} blocks were there to be written");
@@ -383,7 +385,7 @@ fn a_unit_that_can_be_written_nowhere_fails_the_commit_though_a_deleted_table_is
 fn a_full_catalog_refuses_an_entry_and_takes_one_when_another_is_gone() {
     let mut world = roomy(9);
     world.flush();
-    let space = world.drive().table_space();
+    let space = world.ftl().table_space();
     while world.put_file(None, 30_000) {
         world.settle();
     }
@@ -404,7 +406,7 @@ fn a_full_catalog_refuses_an_entry_and_takes_one_when_another_is_gone() {
     world.delete(table);
     world.flush();
     assert_eq!(world.used_up(), 0);
-    assert_eq!(world.drive().table_space().1, space.1);
+    assert_eq!(world.ftl().table_space().1, space.1);
 }
 
 #[test]
@@ -432,7 +434,7 @@ fn a_drive_of_the_other_kind_is_refused_both_ways() {
         |found: &str, wanted: &str| format!("this is a {found} drive, and it is to be opened as a {wanted} drive");
     let mut world = roomy(11);
     let drive = world.ftl.take().unwrap();
-    let wire = drive.ftl.crash();
+    let wire = drive.crash();
     let error = BlockFtl::open(wire, world.config.clone(), &mut world.clock).err().unwrap();
     assert_eq!(error.to_string(), message("table", "block"));
     let mut world = World::tiny(300, 11);
@@ -445,7 +447,7 @@ fn a_drive_of_the_other_kind_is_refused_both_ways() {
 fn the_space_is_what_it_was_when_all_tables_are_deleted() {
     for seed in 12..20 {
         let mut world = roomy(seed);
-        let space = world.drive().table_space();
+        let space = world.ftl().table_space();
         assert_eq!(space.0, space.1, "a new drive has all of it");
         for _ in 0..80 {
             world.operation(4);
@@ -454,7 +456,7 @@ fn the_space_is_what_it_was_when_all_tables_are_deleted() {
         for table in world.being_written() {
             // Room that was asked for and not used is given back.
             let (id, now) = (world.id(table), world.clock.now());
-            let _ = world.drive().room(now, id);
+            let _ = world.ftl().room(now, id);
             world.abandon(table);
         }
         for table in world.pinned() {
@@ -467,7 +469,7 @@ fn the_space_is_what_it_was_when_all_tables_are_deleted() {
         }
         world.flush();
         assert_eq!(world.used_up(), 0, "seed {seed}");
-        assert_eq!(world.drive().table_space().1, space.1);
+        assert_eq!(world.ftl().table_space().1, space.1);
         world.clean_restart();
         world.flush();
         assert_eq!(world.used_up(), 0, "seed {seed}, opened again");
@@ -477,7 +479,7 @@ fn the_space_is_what_it_was_when_all_tables_are_deleted() {
 #[test]
 fn power_cuts_do_not_make_chunks_of_the_log_area_chunks_of_tables() {
     let mut world = roomy(20);
-    let share = world.drive().table_space().1 / 32;
+    let share = world.ftl().table_space().1 / 32;
     for round in 0..40 {
         let (first, blocks) = world.range(60);
         world.submit_write(first, blocks, Durability::Volatile);
@@ -487,7 +489,7 @@ fn power_cuts_do_not_make_chunks_of_the_log_area_chunks_of_tables() {
         world.idle(Nanos::from_micros(300));
         world.power_cut(round % 2 == 0);
         world.recover().unwrap();
-        let of_tables = world.drive().block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Tenant).count();
+        let of_tables = world.ftl().block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Tenant).count();
         assert!(of_tables as u64 <= share + 8, "{of_tables} chunks after {round} cuts, and the share is {share}");
     }
     world.idle(Nanos::from_millis(100));
@@ -510,7 +512,7 @@ fn tables_alone_are_written_once_and_nothing_is_relocated() {
         }
     }
     world.flush();
-    let (statistics, of_tables) = world.drive().statistics();
+    let (statistics, of_tables) = world.ftl().statistics();
     let programmed: u64 = statistics.programmed.iter().sum();
     let (host, for_tables) = (statistics.host_blocks_written, statistics.programmed_for(Purpose::Tenant));
     assert_eq!(host, 60 * 150, "what the catalog is written with is not the host's");

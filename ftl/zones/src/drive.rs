@@ -25,7 +25,7 @@ use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Vitals};
+use openftl_parts::target::{Done, Durability, IoError, Target, Vitals};
 use openftl_parts::tenant::Tenant;
 use openftl_parts::words::{Access, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 use std::collections::{BTreeMap, VecDeque};
@@ -272,17 +272,6 @@ impl ZoneFtl {
         bytes
     }
 
-    /// The frames of the drive.
-    #[must_use]
-    pub fn frames(&self) -> &Frames {
-        &self.ftl.flash.frames
-    }
-
-    /// The same, to take some and to fill them.
-    pub fn frames_mut(&mut self) -> &mut Frames {
-        &mut self.ftl.flash.frames
-    }
-
     /// The state of the parts in one line, for messages about what should never happen.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -314,12 +303,6 @@ impl ZoneFtl {
         std::mem::take(&mut self.zones.changed)
     }
 
-    /// Whether the drive takes no more writes.
-    #[must_use]
-    pub fn is_read_only(&self) -> bool {
-        self.ftl.read_only_reason().is_some()
-    }
-
     /// Whether the drive lies about flushes, and about durable writes, from now on: they end at once, and nothing is saved by them. What the
     /// drive needs itself is durable all the same, so that a power cut loses what was promised, and nothing more.
     pub fn lie_about_flush(&mut self, lies: bool) {
@@ -335,19 +318,6 @@ impl ZoneFtl {
     /// Whether all writes of the area are durable.
     pub(crate) fn is_area_durable(&self) -> bool {
         self.durable == self.next_write
-    }
-
-    /// What a watch over the drive looks at, as [`BlockTarget::vitals`].
-    #[must_use]
-    pub fn vitals(&self) -> Option<Vitals> {
-        self.ftl.vitals()
-    }
-
-    /// As [`BlockTarget::give_up`]: requests under way will not end by themselves, so the next poll ends them with errors.
-    pub fn give_up(&mut self, now: Time) -> String {
-        let state = self.describe();
-        self.ftl.give_up_beside(now, &mut self.zones);
-        state
     }
 
     /// Waits until everything is durable that can be: for good, or as it was found.
@@ -587,33 +557,6 @@ impl ZoneFtl {
         Ok(())
     }
 
-    /// Lets the drive work and appends what has ended by `now`.
-    pub fn poll(&mut self, now: Time, done: &mut Vec<ZoneDone>) {
-        for round in 0.. {
-            assert!(round < ROUNDS_MAX, "{}: it works for ever, and no time passes", self.describe());
-            self.ftl.poll_beside(now, &mut self.ended, &mut self.zones);
-            let is_news = !self.ended.is_empty();
-            for index in 0..self.ended.len() {
-                let ended = self.ended[index];
-                self.take(ended);
-            }
-            self.ended.clear();
-            self.zones.keep_frames(&mut self.ftl.flash);
-            let has_acted = self.advance_flush() | self.release() | self.make_room();
-            self.ftl.hand_over();
-            if !is_news && !has_acted && !self.ftl.flash.stirred {
-                break;
-            }
-        }
-        done.append(&mut self.done);
-    }
-
-    /// When to poll again, if the drive has work under way. A time not after `now` means at once.
-    #[must_use]
-    pub fn next_due(&self) -> Option<Time> {
-        if self.done.is_empty() { self.ftl.next_due() } else { Some(Time::ZERO) }
-    }
-
     /// A request of the block FTL has ended: a read of a zone, or one of the drive's own.
     fn take(&mut self, Done { tag, result, at }: Done) {
         if tag & OWN == 0 {
@@ -649,5 +592,55 @@ impl ZoneFtl {
             self.acknowledged_early.swap_remove(next);
             self.acknowledged += 1;
         }
+    }
+}
+
+impl Target for ZoneFtl {
+    type Done = ZoneDone;
+
+    fn frames(&self) -> &Frames {
+        &self.ftl.flash.frames
+    }
+
+    fn frames_mut(&mut self) -> &mut Frames {
+        &mut self.ftl.flash.frames
+    }
+
+    fn poll(&mut self, now: Time, done: &mut Vec<ZoneDone>) {
+        for round in 0.. {
+            assert!(round < ROUNDS_MAX, "{}: it works for ever, and no time passes", self.describe());
+            self.ftl.poll_beside(now, &mut self.ended, &mut self.zones);
+            let is_news = !self.ended.is_empty();
+            for index in 0..self.ended.len() {
+                let ended = self.ended[index];
+                self.take(ended);
+            }
+            self.ended.clear();
+            self.zones.keep_frames(&mut self.ftl.flash);
+            let has_acted = self.advance_flush() | self.release() | self.make_room();
+            self.ftl.hand_over();
+            if !is_news && !has_acted && !self.ftl.flash.stirred {
+                break;
+            }
+        }
+        done.append(&mut self.done);
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        if self.done.is_empty() { self.ftl.next_due() } else { Some(Time::ZERO) }
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.ftl.is_read_only()
+    }
+
+    fn vitals(&self) -> Option<Vitals> {
+        self.ftl.vitals()
+    }
+
+    fn give_up(&mut self, now: Time) -> String {
+        let state = self.describe();
+        self.ftl.give_up_beside(now, &mut self.zones);
+        state
     }
 }

@@ -61,6 +61,7 @@
 //! | `flushing` | what has to be durable and is no whole unit |
 //! | `room` | room for zones |
 //! | `finding` | what is found of zones when a drive is opened |
+//! | `ftl` | the drive as one of many: made, opened, verified, stopped |
 //! | `checking` | verifying all of it |
 //! | `tenancy` | what the block FTL asks of zones, and tells them |
 
@@ -74,6 +75,7 @@ pub mod error;
 pub mod face;
 mod finding;
 mod flushing;
+mod ftl;
 pub mod layout;
 pub mod record;
 mod refresh;

@@ -3,6 +3,7 @@
 use crate::world::world;
 use openftl_parts::Durability;
 use openftl_sim::ZoneCrashPoints;
+use openftl_sim::played::Played;
 
 fn play(changes: &[(&str, &str)], width: u32, operations: u32, seed: u64) -> ZoneCrashPoints {
     let mut world = world(changes, width, 2, 3, seed);

@@ -3,7 +3,8 @@
 use crate::crash_points::{ONE_SHOT, UNPROTECTED};
 use crate::world::{world, world_with};
 use openftl_core::FrameForm;
-use openftl_parts::{Config, Durability};
+use openftl_parts::{Config, Durability, Target};
+use openftl_sim::played::Played;
 use openftl_sim::step::Moment;
 use openftl_sim::world::profile;
 use openftl_sim::{ZoneCrashPoints, ZoneWorld};
@@ -74,8 +75,7 @@ fn an_extension_that_was_flushed_survives_a_power_cut() {
         world.settle();
         world.ftl = None;
         world.wire.power_cut(Moment::NOW);
-        let found = world.recover().unwrap();
-        world.adopt(&found);
+        world.recover().unwrap();
         let expected = if has_flushed { (ZoneState::Closed, true) } else { (ZoneState::Empty, false) };
         assert_eq!(shown(&mut world, 0), expected);
         world.prove(20);

@@ -5,7 +5,8 @@ use crate::world::world;
 use openftl_core::{ChunkId, Nanos, Ppa};
 use openftl_media::{Media, ProgramFailure};
 use openftl_parts::flash::chunk_table::ChunkUse;
-use openftl_parts::{Care, Config, Durability, IoError, Moved};
+use openftl_parts::{Access, Care, Config, Durability, IoError, Moved, Target};
+use openftl_sim::played::Played;
 use openftl_sim::step::Moment;
 use openftl_sim::world::profile;
 use openftl_sim::{ZoneCrashPoints, ZoneWorld};
@@ -114,9 +115,8 @@ fn a_full_zone_that_moves_is_full_after_every_power_cut() {
         for (point, model) in points {
             let name = format!("{written} blocks, cut after event {}", point.event);
             let mut found = world.after_cut(point, model);
-            let zones = found.recover().unwrap_or_else(|error| panic!("{name}: {error}"));
+            found.recover().unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(found.state(0), ZoneState::Full, "{name}");
-            found.adopt(&zones);
             found.verify_all();
         }
     }
@@ -198,8 +198,7 @@ fn a_zone_may_be_reset_or_finished_or_the_power_cut_while_it_moves() {
                 None => {
                     world.ftl = None;
                     world.wire.power_cut(Moment::NOW);
-                    let found = world.recover().unwrap_or_else(|error| panic!("step {step}: {error}"));
-                    world.adopt(&found);
+                    world.recover().unwrap_or_else(|error| panic!("step {step}: {error}"));
                     assert_eq!(world.state(0), ZoneState::Full, "step {step}");
                 }
             }
@@ -418,7 +417,7 @@ fn a_block_that_is_lost_takes_none_behind_it_with_it_at_a_power_cut() {
         world.wire.device().inject_read_failure(place).unwrap();
         world.ftl = None;
         world.wire.power_cut(Moment::NOW);
-        world.open().unwrap();
+        world.open(Access::ReadWrite).unwrap();
         assert_eq!(world.ftl().board().zone(0).written, written, "width {width}");
         // All others are there.
         world.read(0, 0, lost);
@@ -458,7 +457,7 @@ fn a_block_that_is_lost_is_an_error_wherever_its_column_moves_and_all_others_go_
         expect(&mut world, ZoneState::ImplicitlyOpen, capacity - 3);
         world.ftl = None;
         world.wire.power_cut(Moment::NOW);
-        world.open().unwrap();
+        world.open(Access::ReadWrite).unwrap();
         expect(&mut world, ZoneState::Closed, capacity - 3);
         fill(&mut world, 0, capacity);
         flush(&mut world);

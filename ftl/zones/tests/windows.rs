@@ -3,6 +3,7 @@
 use crate::crash_points::{ONE_SHOT, UNPROTECTED};
 use crate::world::{world_of, zoned_with};
 use openftl_parts::{Config, Durability};
+use openftl_sim::played::Played;
 use openftl_sim::step::Moment;
 use openftl_sim::world::profile;
 use openftl_sim::{ZoneCrashPoints, ZoneWorld};
@@ -23,8 +24,7 @@ fn shown(world: &mut ZoneWorld, zone: u32) -> (ZoneState, u32, bool) {
 fn cut(world: &mut ZoneWorld) {
     world.ftl = None;
     world.wire.power_cut(Moment::NOW);
-    let found = world.recover().unwrap();
-    world.adopt(&found);
+    world.recover().unwrap();
 }
 
 #[test]

@@ -5,9 +5,10 @@ use openftl_blocks::BlockFtl;
 use openftl_core::{Clock, FrameForm, Nanos, Time, VirtualClock};
 use openftl_media::{EmulatedDevice, Media, Store, Timing};
 use openftl_parts::Durability;
-use openftl_parts::{Access, Config};
+use openftl_parts::{Access, Config, Target};
 use openftl_sim::ZoneWorld;
 use openftl_sim::fate::Fates;
+use openftl_sim::played::Played;
 use openftl_sim::step::Moment;
 use openftl_sim::world::profile;
 use openftl_zones::{Action, AskedLimits, Face, Limits, ZoneConfig, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
@@ -137,8 +138,7 @@ fn a_worn_out_drive_takes_nothing_and_can_be_read() {
         // What was said of a zone that lost its medium may have been in memory alone: the drive opens all the same.
         world.ftl = None;
         world.wire.power_cut(Moment::NOW);
-        let found = world.recover().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        world.adopt(&found);
+        world.recover().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         world.verify_all();
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use openftl_core::{BLOCK_BYTES, Nanos};
-use openftl_parts::target::{Durability, ObjectError};
+use openftl_parts::target::{Durability, ObjectError, Target};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -4,7 +4,7 @@
 //! started: those that change zones are accepted in the order in which they are started.
 
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Time};
-use openftl_parts::target::Durability;
+use openftl_parts::target::{Durability, Target};
 use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
 use openftl_zones::{Action, ZoneDone, ZoneError, ZoneFtl, ZoneRequest};
 

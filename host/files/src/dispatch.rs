@@ -19,6 +19,7 @@
 use crate::FileError;
 use openftl_core::{Clock, Frame, FrameForm, Nanos, Time};
 use openftl_media::Media;
+use openftl_parts::Target;
 use openftl_tables::{TableDone, TableError, TableFtl};
 use std::cell::Cell;
 use std::num::NonZeroU64;

@@ -88,11 +88,11 @@ impl<M: Media> Files<M> {
         pace: Pace,
     ) -> Result<Files<M>, FileError> {
         let mut clock = PaceClock { pace, now: Time::ZERO };
-        let (mut drive, found) = TableFtl::open_with(media, config, access, &mut clock)?;
+        let mut drive = TableFtl::open_with(media, config, access, &mut clock)?;
         drive.place_tables(placement);
         let (mut names, mut area) = (Names::new(), LogArea::new(drive.log_blocks() as u32));
         let mut notes: Vec<(Note, Arc<Node>)> = Vec::new();
-        for entry in found {
+        for entry in drive.take_found() {
             let number = entry.number;
             let wrong = |reason: String| FileError::Corruption(format!("entry {number} of the catalog: {reason}"));
             let note = Note::decode(&entry.note).map_err(|error| wrong(error.to_string()))?;

@@ -11,7 +11,7 @@ use crate::writer::{FileWriter, take_frames};
 use crate::{FileError, note::LogExtent};
 use openftl_core::BLOCK_BYTES;
 use openftl_media::Media;
-use openftl_parts::{Durability, Handle, Request};
+use openftl_parts::{Durability, Handle, Request, Target};
 use std::sync::Arc;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

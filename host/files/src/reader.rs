@@ -7,7 +7,7 @@ use crate::note::LogExtent;
 use crate::{FileError, FileKind};
 use openftl_core::{BLOCK_BYTES, Frame};
 use openftl_media::Media;
-use openftl_parts::Request;
+use openftl_parts::{Request, Target};
 use openftl_tables::TableId;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};

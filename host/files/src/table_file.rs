@@ -10,6 +10,7 @@ use crate::writer::{FileWriter, take_frames};
 use crate::{FileError, note::Note};
 use openftl_core::{BLOCK_BYTES, Frame};
 use openftl_media::Media;
+use openftl_parts::Target;
 use openftl_tables::{TableError, TableId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

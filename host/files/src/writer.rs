@@ -7,6 +7,7 @@ use crate::table_file::TableFile;
 use crate::{FileError, FileKind};
 use openftl_core::BLOCK_BYTES;
 use openftl_media::Media;
+use openftl_parts::Target;
 use openftl_tables::{TableLifetime, Wish};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -7,7 +7,7 @@ use openftl_core::{Clock, Frame, FrameForm, Time};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme_media::{FabricDevice, Place, ReachError, Waiting};
 use openftl_parts::flash::plan::chunks_per_pu;
-use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request};
+use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request, Target};
 use openftl_parts::words::Handle;
 use openftl_parts::{Config, ReadOnlyReason};
 

@@ -59,7 +59,6 @@
 
 mod accounts;
 mod authentication;
-mod blocks;
 mod channel;
 pub mod clock;
 mod config;

@@ -10,13 +10,12 @@ use openftl_bytes::zones::{ZoneAsk, ZoneFinished, ZoneRequests};
 use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Geometry, Nanos, Time};
 use openftl_media::Media;
-use openftl_parts::target::{BlockTarget, Extent};
-use openftl_segments::SegmentFtl;
+use openftl_parts::target::{Extent, Target};
+use openftl_segments::{AsBlocks, SegmentFtl};
 use openftl_zones::{Face, ZoneFtl};
 
 use crate::ServedDrive;
 use crate::accounts::{Account, Accounts, Claim, REQUESTS_MAX};
-use crate::blocks::Blocks;
 use crate::ticket::Ticket;
 
 /// An Open-Channel device under an NVMe namespace, with the memory that payload travels in.
@@ -86,6 +85,9 @@ impl Ended {
     }
 }
 
+/// What hosts see as blocks. Segments are in a box, since they are far larger than a reference.
+type Blocks<'a, T> = AsBlocks<&'a mut T, Box<SegmentFtl<&'a mut ZoneFtl<<T as ServedDrive>::Device>>>>;
+
 enum Behind<'a, T: ServedDrive> {
     Drive {
         target: Blocks<'a, T>,
@@ -135,7 +137,7 @@ pub(crate) struct Served<'a, T: ServedDrive> {
 
 impl<'a, T: ServedDrive> Served<'a, T> {
     pub fn drive(target: &'a mut T) -> Served<'a, T> {
-        Served::blocks(Blocks::Drive(target))
+        Served::blocks(AsBlocks::Blocks(target))
     }
 
     fn blocks(target: Blocks<'a, T>) -> Served<'a, T> {
@@ -153,7 +155,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     /// As hosts see it: zones, or blocks in segments.
     pub fn zones(drive: &'a mut ZoneFtl<T::Device>) -> Served<'a, T> {
         if drive.face() == Face::Segments {
-            return Served::blocks(Blocks::Segments(Box::new(SegmentFtl::of(drive))));
+            return Served::blocks(AsBlocks::Segments(Box::new(SegmentFtl::of(drive))));
         }
         let accounts = Accounts::new(drive.frames());
         let behind = Behind::Zones { drive, requests: ZoneRequests::new(REQUESTS_MAX), finished: Vec::new() };
@@ -169,7 +171,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     /// The drive, if it is one.
     pub fn target_mut(&mut self) -> Option<&mut T> {
         match &mut self.behind {
-            Behind::Drive { target: Blocks::Drive(target), .. } => Some(target),
+            Behind::Drive { target: AsBlocks::Blocks(target), .. } => Some(target),
             Behind::Drive { .. } | Behind::Device { .. } | Behind::Zones { .. } => None,
         }
     }
@@ -185,7 +187,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     /// The zoned drive, if it is one, however hosts see it.
     pub fn zones_mut(&mut self) -> Option<&mut ZoneFtl<T::Device>> {
         match &mut self.behind {
-            Behind::Drive { target: Blocks::Segments(segments), .. } => Some(segments.zones_mut()),
+            Behind::Drive { target: AsBlocks::Segments(segments), .. } => Some(segments.zones_mut()),
             Behind::Drive { .. } | Behind::Device { .. } => None,
             Behind::Zones { drive, .. } => Some(drive),
         }
@@ -208,7 +210,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
 
     /// Whether hosts count on the order in which they write.
     pub fn is_written_in_order(&self) -> bool {
-        !matches!(&self.behind, Behind::Drive { target: Blocks::Drive(_), .. })
+        !matches!(&self.behind, Behind::Drive { target: AsBlocks::Blocks(_), .. })
     }
 
     pub fn is_read_only(&self) -> bool {

@@ -5,7 +5,7 @@ use openftl_core::{BLOCK_BYTES, Time};
 use openftl_media::Media;
 use openftl_nvme::{Health, PlacementCounts};
 use openftl_parts::flash::chunk_table::ChunkUse;
-use openftl_parts::target::BlockTarget;
+use openftl_parts::target::{BlockTarget, Target};
 use openftl_zones::ZoneFtl;
 
 /// A drive that can be served, and says how it is.

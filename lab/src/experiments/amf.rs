@@ -20,7 +20,7 @@ use crate::load::{Access, Load, Operation};
 use crate::load_spec::Model;
 use crate::trace::TraceError;
 use crate::trial::unwatched;
-use crate::{Binding, Limit, LoadSpec, Measured, Trial, TriedDrive, WarmUp};
+use crate::{Binding, BlockDrive, Limit, LoadSpec, Measured, Trial, WarmUp};
 use openftl_blocks::BlockFtl;
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Nanos, Time, VirtualClock};
@@ -233,7 +233,7 @@ fn case(scale: &Scale, role: Role, condition: Condition, seed: u64) -> Result<Ca
     let chunks = chunks_per_pu(&shape, &pages, Share::percent(0))?;
     let device = EmulatedDevice::new(profile, chunks, Store::Stamps, Timing::Modelled, seed)?;
     let mut clock = VirtualClock::default();
-    let drive: TriedDrive<EmulatedDevice> = match role {
+    let drive: BlockDrive<EmulatedDevice> = match role {
         Role::InPlace | Role::LogOnPages => BlockFtl::format(device, pages, &mut clock)?.into(),
         Role::LogOnSegments => {
             let limits = Limits { max_open: OPEN_SEGMENTS, max_active: OPEN_SEGMENTS };

@@ -11,7 +11,7 @@ use super::{Assistant, Axis, Cell, Check, Experiment, ExperimentError, Options, 
 use crate::load::{Access, Load, Operation};
 use crate::load_spec::Model;
 use crate::trial::unwatched;
-use crate::{Binding, Limit, LoadSpec, Measured, Trial, TriedDrive, WarmUp};
+use crate::{Binding, BlockDrive, Limit, LoadSpec, Measured, Trial, WarmUp};
 use openftl_blocks::BlockFtl;
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos, VirtualClock};
@@ -148,7 +148,7 @@ impl Asked {
         let chunks = chunks_per_pu(&shape, &pages, Share::percent(0))?;
         let device = EmulatedDevice::new(profile, chunks, Store::Stamps, Timing::Modelled, seed)?;
         let mut clock = VirtualClock::default();
-        let drive: TriedDrive<EmulatedDevice> = match self.kind {
+        let drive: BlockDrive<EmulatedDevice> = match self.kind {
             Kind::Pages => BlockFtl::format(device, pages, &mut clock)?.into(),
             Kind::Zones(width) => {
                 let limits = Limits { max_open: WRITERS, max_active: WRITERS };

@@ -6,6 +6,7 @@ use openftl_core::{FrameForm, Nanos};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use openftl_parts::{Config, PlacementName, ReadOnlyReason, RelocateBy, VictimPolicy};
+use openftl_sim::played::Played;
 use openftl_sim::step::{Step, parse_steps};
 use openftl_sim::swarm::{Kind, Setting};
 use openftl_sim::world::World;

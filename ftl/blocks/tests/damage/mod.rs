@@ -4,7 +4,7 @@ use openftl_core::{ChunkId, Clock, FrameForm, Frames, Ppa};
 use openftl_media::{Blocks, ChunkState, Command, Media};
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::seals::Seals;
-use openftl_parts::{BlockTarget, Superblock};
+use openftl_parts::{Superblock, Target};
 use openftl_sim::World;
 
 /// What happens to a block, or to its whole chunk.

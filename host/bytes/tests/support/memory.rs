@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Nanos, Time};
-use openftl_parts::target::{BlockTarget, Done, Durability, IoError, ObjectError, Request};
+use openftl_parts::target::{BlockTarget, Done, Durability, IoError, ObjectError, Request, Target};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -164,10 +164,8 @@ impl Memory {
     }
 }
 
-impl BlockTarget for Memory {
-    fn blocks(&self) -> u64 {
-        (self.data.len() / BLOCK_BYTES) as u64
-    }
+impl Target for Memory {
+    type Done = Done;
 
     fn frames(&self) -> &Frames {
         &self.frames
@@ -175,6 +173,36 @@ impl BlockTarget for Memory {
 
     fn frames_mut(&mut self) -> &mut Frames {
         &mut self.frames
+    }
+
+    fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
+        if self.switches.held.load(Ordering::SeqCst) {
+            return;
+        }
+        done.append(&mut self.ended);
+        self.pending.sort_by_key(|pending| std::cmp::Reverse(pending.due));
+        while let Some(pending) = self.pending.pop_if(|pending| pending.due <= now) {
+            let result = self.carry_out(&pending.deed);
+            done.push(Done { tag: pending.tag, result, at: pending.due });
+        }
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        if self.switches.held.load(Ordering::SeqCst) {
+            return None;
+        }
+        let ended = self.ended.iter().map(|done| done.at);
+        self.pending.iter().map(|pending| pending.due).chain(ended).min()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.switches.read_only.load(Ordering::SeqCst)
+    }
+}
+
+impl BlockTarget for Memory {
+    fn blocks(&self) -> u64 {
+        (self.data.len() / BLOCK_BYTES) as u64
     }
 
     fn payload_form(&self) -> FrameForm {
@@ -244,29 +272,5 @@ impl BlockTarget for Memory {
         let due = now + Nanos(self.chance.next_u64() % within.0);
         self.pending.push(Pending { tag, due, deed });
         Ok(())
-    }
-
-    fn poll(&mut self, now: Time, done: &mut Vec<Done>) {
-        if self.switches.held.load(Ordering::SeqCst) {
-            return;
-        }
-        done.append(&mut self.ended);
-        self.pending.sort_by_key(|pending| std::cmp::Reverse(pending.due));
-        while let Some(pending) = self.pending.pop_if(|pending| pending.due <= now) {
-            let result = self.carry_out(&pending.deed);
-            done.push(Done { tag: pending.tag, result, at: pending.due });
-        }
-    }
-
-    fn next_due(&self) -> Option<Time> {
-        if self.switches.held.load(Ordering::SeqCst) {
-            return None;
-        }
-        let ended = self.ended.iter().map(|done| done.at);
-        self.pending.iter().map(|pending| pending.due).chain(ended).min()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.switches.read_only.load(Ordering::SeqCst)
     }
 }
