@@ -81,7 +81,7 @@ impl<M: Media> Ftl for AnyDrive<M> {
     fn format(media: M, config: Config, shape: Shape, clock: &mut dyn Clock) -> Result<Self, OpenError> {
         match shape {
             Shape::Blocks => BlockFtl::format(media, config, clock).map(AnyDrive::from),
-            Shape::Tables => TableFtl::format(media, config, clock).map(AnyDrive::from),
+            Shape::Tables => TableFtl::format(media, config, (), clock).map(AnyDrive::from),
             Shape::Zones(zones) => ZoneFtl::format(media, config, zones, clock).map(AnyDrive::from),
         }
     }
@@ -95,7 +95,7 @@ impl<M: Media> Ftl for AnyDrive<M> {
     ) -> Result<Self, OpenError> {
         // Who opens it says what is wrong with it.
         match kind_on(&mut media, clock).unwrap_or(DriveKind::Blocks) {
-            DriveKind::Tables => TableFtl::open_with(media, config, access, clock).map(AnyDrive::from),
+            DriveKind::Tables => TableFtl::open_with(media, config, (), access, clock).map(AnyDrive::from),
             DriveKind::Zones | DriveKind::Segments => {
                 ZoneFtl::open_with(media, config, limits, access, clock).map(AnyDrive::from)
             }

@@ -5,7 +5,7 @@
 //!   cargo run --release -p openftl-lab --example zones -- cosmos 1 2      profile, zone_width, GiB
 //! ```
 
-use openftl_blocks::BlockFtl;
+use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm, Frames, Nanos, VirtualClock};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};

@@ -11,7 +11,7 @@
 use crate::assembly::{self, Drive, Wanted, ZonedDrive, ZonesWanted};
 use crate::failure::Failure;
 use crate::flash::Flash;
-use openftl_blocks::BlockFtl;
+use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::Clock;
 use openftl_drive::any_drive::AnyDrive;
 use openftl_media::partition::{join, split};

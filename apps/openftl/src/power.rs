@@ -11,6 +11,7 @@
 use crate::assembly::{self, Drive, Wanted, ZonedDrive, ZonesFound, ZonesWanted};
 use crate::failure::Failure;
 use crate::namespaces::{Namespaces, reunite};
+use openftl_blocks::Ftl;
 use openftl_core::{Clock, Time};
 use openftl_media::{Durability, EmulatedDevice, PartLabel, PowerLoss, Timing};
 use openftl_nvme_media::Place;

@@ -8,9 +8,8 @@
 //! a prefix of them, in the order in which they were acknowledged. A flush makes all before it durable.
 
 use super::Tables;
-use super::catalog::{Catalog, Entry, NOTE_BYTES_MAX, Parts};
+use super::catalog::{Catalog, NOTE_BYTES_MAX, Parts};
 use super::columns::{TablePlacement, Wish};
-use super::finding::read_catalog;
 use super::moving::Moved;
 use super::request::{FoundEntry, TableDone, TableError, TableId};
 use super::waits::TableWaits;
@@ -21,12 +20,10 @@ use openftl_core::{ChunkId, Clock, Frame, FrameForm, Frames, Geometry, Ppa, Time
 use openftl_media::Media;
 use openftl_parts::accounts::statistics::Statistics;
 use openftl_parts::canary::Canary;
-use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request, Target};
-use openftl_parts::tenant::Tenant;
-use openftl_parts::words::{Access, Handle};
+use openftl_parts::words::Handle;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 
@@ -110,7 +107,7 @@ pub struct TableFtl<M: ?Sized = dyn Media> {
     ended: Vec<Done>,
     pub(crate) statistics: TableStatistics,
     /// What was in the catalog when the drive was opened, until it is taken.
-    found: Vec<FoundEntry>,
+    pub(crate) found: Vec<FoundEntry>,
     pub(crate) tables: Tables,
     pub(crate) ftl: BlockFtl<M>,
 }
@@ -130,68 +127,7 @@ impl<M: Media> DerefMut for TableFtl<M> {
 }
 
 impl<M: Media> TableFtl<M> {
-    /// Makes a new drive on a device. What was on it is lost. The capacity of `config` is the log area without the catalog.
-    ///
-    /// # Errors
-    /// If the log area does not fit the device, or the device fails.
-    pub fn format(media: M, config: Config, clock: &mut dyn Clock) -> Result<TableFtl<M>, OpenError> {
-        let catalog_blocks = catalog_blocks(media.geometry());
-        let capacity_blocks = config.capacity_blocks + u64::from(catalog_blocks);
-        let config = Config { catalog_blocks, capacity_blocks, payload: FrameForm::Bytes, ..config };
-        let mut tables = Tables::new(media.geometry());
-        let mut ftl = BlockFtl::format_beside(media, config, clock, &mut tables)?;
-        tables.release_found(&mut ftl.flash);
-        Ok(TableFtl::new(ftl, tables, Catalog::new(catalog_blocks)))
-    }
-
-    /// Opens a drive with the access that is wanted. What is in its catalog is there to be taken ([`TableFtl::take_found`]).
-    ///
-    /// # Errors
-    /// If no consistent state can be reached, or the drive is no table drive.
-    pub fn open_with(
-        media: M,
-        config: Config,
-        access: Access,
-        clock: &mut dyn Clock,
-    ) -> Result<TableFtl<M>, OpenError> {
-        let config = Config { catalog_blocks: config.catalog_blocks.max(1), payload: FrameForm::Bytes, ..config };
-        let mut tables = Tables::new(media.geometry());
-        let (mut taken_over, mut found) = (None, Vec::new());
-        let find = |ftl: &mut BlockFtl, tables: &mut Tables, clock: &mut dyn Clock| {
-            let reader = read_catalog(ftl, clock, tables)?;
-            let (catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
-            for Entry { number, note, table } in entries {
-                let table = match table {
-                    Some(runs) => {
-                        Some((TableId { slot: tables.adopt(&mut ftl.flash, number, &runs)?, number }, runs.blocks))
-                    }
-                    None => None,
-                };
-                found.push(FoundEntry { number, note, table });
-            }
-            taken_over = Some((catalog, stale));
-            Ok(())
-        };
-        let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut tables, find)?;
-        let (catalog, stale) = taken_over.expect("a drive that is open was found");
-        if access != Access::Inspect {
-            tables.release_found(&mut ftl.flash);
-            ftl.hand_over();
-            ftl.flash.turn_read_only_if_worn_out(&ftl.journal.superblock);
-            ftl.note_missing_room(&tables);
-            ftl.wait_for_chunks(clock, &mut tables)?;
-        }
-        let mut drive = TableFtl::new(ftl, tables, catalog);
-        if access != Access::Inspect {
-            for parts in stale {
-                drive.change(vec![parts], None);
-            }
-        }
-        drive.found = found;
-        Ok(drive)
-    }
-
-    fn new(ftl: BlockFtl<M>, tables: Tables, catalog: Catalog) -> TableFtl<M> {
+    pub(crate) fn new(ftl: BlockFtl<M>, tables: Tables, catalog: Catalog) -> TableFtl<M> {
         TableFtl {
             catalog,
             placement: TablePlacement::default(),
@@ -218,21 +154,6 @@ impl<M: Media> TableFtl<M> {
     /// The device, for those who test what the FTL bears.
     pub fn media_mut(&mut self) -> &mut M {
         self.ftl.media_mut()
-    }
-
-    /// Gives the device back as it is: what a crash of the FTL leaves behind.
-    #[must_use]
-    pub fn crash(self) -> M {
-        self.ftl.crash()
-    }
-
-    /// Stops cleanly: everything committed is durable, and what was not is gone.
-    ///
-    /// # Errors
-    /// If the device stops completing commands, or the drive has failed.
-    pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
-        self.commit_what_waits(clock)?;
-        self.ftl.close_beside(clock, &mut self.tables)
     }
 }
 
@@ -529,7 +450,7 @@ impl TableFtl {
         Ok(self.ftl.submit(now, tag, request)?)
     }
 
-    fn commit_what_waits(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
+    pub(crate) fn commit_what_waits(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
         let mut done = Vec::new();
         let is_at_work = |drive: &TableFtl| !drive.waiting.is_empty() || !drive.commits.is_empty();
         self.poll(clock.now(), &mut done);
@@ -587,7 +508,7 @@ impl TableFtl {
     }
 
     /// Has parts written, and says so under `tag` when they are acknowledged.
-    fn change(&mut self, parts: Vec<Parts>, tag: Option<u64>) -> u64 {
+    pub(crate) fn change(&mut self, parts: Vec<Parts>, tag: Option<u64>) -> u64 {
         self.next_change += 1;
         let id = self.next_change;
         self.changes.insert(id, Change { left: parts.len() as u32, tag });

@@ -1,11 +1,16 @@
 //! The table drive as one of many.
 
-use crate::drive::{TableFtl, TableStatistics};
+use crate::Tables;
+use crate::catalog::{Catalog, Entry};
+use crate::drive::{TableFtl, TableStatistics, catalog_blocks};
+use crate::finding::read_catalog;
+use crate::request::{FoundEntry, TableId};
 use openftl_blocks::{BlockFtl, CheckReport, Ftl};
-use openftl_core::Clock;
+use openftl_core::{Clock, FrameForm};
 use openftl_media::Media;
 use openftl_parts::config::Config;
 use openftl_parts::open_error::OpenError;
+use openftl_parts::tenant::Tenant;
 use openftl_parts::words::Access;
 
 impl<M: Media> Ftl for TableFtl<M> {
@@ -13,12 +18,54 @@ impl<M: Media> Ftl for TableFtl<M> {
     type Shape = ();
     type Asked = ();
 
+    /// The capacity of `config` is the log area without the catalog.
     fn format(media: M, config: Config, (): (), clock: &mut dyn Clock) -> Result<Self, OpenError> {
-        TableFtl::format(media, config, clock)
+        let catalog_blocks = catalog_blocks(media.geometry());
+        let capacity_blocks = config.capacity_blocks + u64::from(catalog_blocks);
+        let config = Config { catalog_blocks, capacity_blocks, payload: FrameForm::Bytes, ..config };
+        let mut tables = Tables::new(media.geometry());
+        let mut ftl = BlockFtl::format_beside(media, config, clock, &mut tables)?;
+        tables.release_found(&mut ftl.flash);
+        Ok(TableFtl::new(ftl, tables, Catalog::new(catalog_blocks)))
     }
 
+    /// What is in its catalog is there to be taken ([`TableFtl::take_found`]).
     fn open_with(media: M, config: Config, (): (), access: Access, clock: &mut dyn Clock) -> Result<Self, OpenError> {
-        TableFtl::open_with(media, config, access, clock)
+        let config = Config { catalog_blocks: config.catalog_blocks.max(1), payload: FrameForm::Bytes, ..config };
+        let mut tables = Tables::new(media.geometry());
+        let (mut taken_over, mut found) = (None, Vec::new());
+        let find = |ftl: &mut BlockFtl, tables: &mut Tables, clock: &mut dyn Clock| {
+            let reader = read_catalog(ftl, clock, tables)?;
+            let (catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
+            for Entry { number, note, table } in entries {
+                let table = match table {
+                    Some(runs) => {
+                        Some((TableId { slot: tables.adopt(&mut ftl.flash, number, &runs)?, number }, runs.blocks))
+                    }
+                    None => None,
+                };
+                found.push(FoundEntry { number, note, table });
+            }
+            taken_over = Some((catalog, stale));
+            Ok(())
+        };
+        let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut tables, find)?;
+        let (catalog, stale) = taken_over.expect("a drive that is open was found");
+        if access != Access::Inspect {
+            tables.release_found(&mut ftl.flash);
+            ftl.hand_over();
+            ftl.flash.turn_read_only_if_worn_out(&ftl.journal.superblock);
+            ftl.note_missing_room(&tables);
+            ftl.wait_for_chunks(clock, &mut tables)?;
+        }
+        let mut drive = TableFtl::new(ftl, tables, catalog);
+        if access != Access::Inspect {
+            for parts in stale {
+                drive.change(vec![parts], None);
+            }
+        }
+        drive.found = found;
+        Ok(drive)
     }
 
     fn block(&self) -> &BlockFtl<M> {
@@ -38,11 +85,13 @@ impl<M: Media> Ftl for TableFtl<M> {
         (**self).check(clock, progress)
     }
 
-    fn close(self, clock: &mut dyn Clock) -> Result<M, OpenError> {
-        TableFtl::close(self, clock)
+    /// Everything committed is durable, and what was not is gone.
+    fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
+        self.commit_what_waits(clock)?;
+        self.ftl.close_beside(clock, &mut self.tables)
     }
 
     fn crash(self) -> M {
-        TableFtl::crash(self)
+        self.ftl.crash()
     }
 }

@@ -62,6 +62,7 @@ mod writing;
 pub use catalog::CatalogError;
 pub use columns::{TableLifetime, TablePlacement, Wish};
 pub use drive::{TableFtl, TableStatistics, catalog_blocks};
+pub use openftl_blocks::Ftl;
 pub use request::{FoundEntry, TableDone, TableError, TableId};
 pub use sizing::chunks_per_pu;
 pub use waits::TableWaits;

@@ -1,7 +1,7 @@
 //! Table drives: against the model on many kinds of flash, with restarts and power cuts; what fails on the medium; the ends of
 //! their room.
 
-use openftl_blocks::{BlockFtl, CheckReport, DamagedTable};
+use openftl_blocks::{BlockFtl, CheckReport, DamagedTable, Ftl};
 use openftl_core::{ChunkId, Clock, FrameForm, Frames, Nanos, Ppa};
 use openftl_media::{ChunkState, Media, Profile};
 use openftl_parts::flash::chunk_table::ChunkUse;
@@ -439,7 +439,7 @@ fn a_drive_of_the_other_kind_is_refused_both_ways() {
     assert_eq!(error.to_string(), message("table", "block"));
     let mut world = World::tiny(300, 11);
     let wire = world.ftl.take().unwrap().crash();
-    let error = TableFtl::open_with(wire, world.config.clone(), Access::ReadWrite, &mut world.clock).err().unwrap();
+    let error = TableFtl::open_with(wire, world.config.clone(), (), Access::ReadWrite, &mut world.clock).err().unwrap();
     assert_eq!(error.to_string(), message("block", "table"));
 }
 

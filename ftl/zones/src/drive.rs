@@ -4,30 +4,25 @@
 //! [`ZoneFtl::next_due`] says when to poll again. Addresses are logical blocks of 4 KiB in a sparse space: zone z begins at z × size, and
 //! has capacity blocks from there on.
 
-use crate::board::{AskedLimits, Board, Limits, Zone};
+use crate::board::{Board, Zone};
 use crate::error::ZoneError;
 use crate::face::Face;
-use crate::finding;
 use crate::flushing::{Flush, FlushStage, OWN, OWN_FLUSH, ROOM_FLUSH};
 use crate::layout::Layout;
 use crate::request::{ZoneDone, ZoneRequest};
 use crate::room::Room;
-use crate::sizing::{ZoneConfig, zones_for};
 use crate::state::{Action, ZoneState};
-use crate::tenancy::note;
 use crate::zones::{NONE, ZoneStatistics, Zones};
 use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
 use openftl_blocks::reading::BlockPlace;
 use openftl_core::{Clock, Frame, Frames, Ppa, Time};
-use openftl_media::{ChunkState, Media};
+use openftl_media::Media;
 use openftl_parts::accounts::statistics::Statistics;
-use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
-use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{Done, Durability, IoError, Target, Vitals};
 use openftl_parts::tenant::Tenant;
-use openftl_parts::words::{Access, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
+use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 
@@ -82,74 +77,7 @@ impl<M: Media> DerefMut for ZoneFtl<M> {
 }
 
 impl<M: Media> ZoneFtl<M> {
-    /// Makes a new drive on a device. What was on it is lost. The capacity of `config` is not looked at.
-    ///
-    /// # Errors
-    /// If there is no room for such zones, or the device fails.
-    pub fn format(
-        mut media: M,
-        config: Config,
-        zoned: ZoneConfig,
-        clock: &mut dyn Clock,
-    ) -> Result<ZoneFtl<M>, OpenError> {
-        let chunks = Chunks::report(&mut media, clock.now())?;
-        let geometry = chunks.geometry;
-        let mut good = vec![0; geometry.groups as usize];
-        let format = geometry.format();
-        for found in chunks.all().filter(|found| found.state != ChunkState::Offline) {
-            good[format.group_of(format.pu_of(found.chunk)) as usize] += 1;
-        }
-        let (layout, config) = zones_for(&geometry, &good, &config, &zoned)?;
-        let mut zones = Zones::new(&geometry, layout, zoned.limits, zoned.face);
-        let mut ftl = BlockFtl::format_beside(media, config, clock, &mut zones)?;
-        zones.release_found(&mut ftl.flash);
-        zones.keep_frames(&mut ftl.flash);
-        zones.refresh.is_stopped = false;
-        Ok(ZoneFtl::new(ftl, zones))
-    }
-
-    /// Opens a drive with the access that is wanted. Its width and its number of zones are as it was formatted, and so are limits that are
-    /// not asked for.
-    ///
-    /// # Errors
-    /// If no consistent state can be reached, or it is no zoned drive.
-    pub fn open_with(
-        media: M,
-        config: Config,
-        limits: AskedLimits,
-        access: Access,
-        clock: &mut dyn Clock,
-    ) -> Result<ZoneFtl<M>, OpenError> {
-        let geometry = *media.geometry();
-        // What it was formatted for is found in its superblock.
-        let layout = Layout::new(&geometry, 1, 1, 1);
-        let config = config.beside(note(&layout, 1, Face::Zones), 1);
-        let mut zones = Zones::new(&geometry, layout, Limits { max_open: 1, max_active: 1 }, Face::Zones);
-        zones.asked = limits;
-        let find = |ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock| {
-            zones.keep_frames(&mut ftl.flash);
-            finding::adopt(ftl, zones, access, clock)
-        };
-        let ftl = BlockFtl::open_beside(media, config, access, clock, &mut zones, find)?;
-        let is_clean = ftl.recovery_report().clean;
-        let mut drive = ZoneFtl::new(ftl, zones);
-        // What was read to open it is no work for a host.
-        drive.ftl.reset_statistics();
-        if access != Access::Inspect {
-            drive.ftl.flash.turn_read_only_if_worn_out(&drive.ftl.journal.superblock);
-            // What a host finds stays there: what was read while that was possible is saved.
-            if !is_clean {
-                drive.flush_all(false, clock)?;
-            }
-            // Only now: chunks that are not full are padded, and nobody is to wait for that.
-            drive.zones.release_found(&mut drive.ftl.flash);
-            drive.ftl.hand_over();
-            drive.zones.refresh.is_stopped = false;
-        }
-        Ok(drive)
-    }
-
-    fn new(ftl: BlockFtl<M>, zones: Zones) -> ZoneFtl<M> {
+    pub(crate) fn new(ftl: BlockFtl<M>, zones: Zones) -> ZoneFtl<M> {
         ZoneFtl {
             zones,
             flushes: VecDeque::new(),
@@ -173,32 +101,6 @@ impl<M: Media> ZoneFtl<M> {
     /// The device, for those who test what the FTL bears.
     pub fn media_mut(&mut self) -> &mut M {
         self.ftl.media_mut()
-    }
-
-    /// Gives the device back as it is: what a crash of the FTL leaves behind.
-    #[must_use]
-    pub fn crash(self) -> M {
-        self.ftl.crash()
-    }
-
-    /// Stops cleanly: everything is durable, and open zones are closed.
-    ///
-    /// # Errors
-    /// If the device stops completing commands, or the drive has failed; also if it wears out meanwhile.
-    pub fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
-        // After the last flush no record says that something is padded.
-        self.zones.refresh.is_stopped = true;
-        self.flush_all(true, clock)?;
-        // A worn-out drive writes no records: they may be older than its zones. So no superblock says that it was stopped, and who opens it
-        // next looks where the zones end.
-        if self.ftl.flash.read_only == Some(ReadOnlyReason::WornOut) && !self.zones.targets().is_empty() {
-            self.ftl.run(clock, &mut self.zones, |ftl| ftl.flash.under_way == 0)?;
-            return match self.has_ended_unsaved {
-                true => Err(OpenError::Unwritable(ReadOnlyReason::WornOut)),
-                false => Ok(self.ftl.crash()),
-            };
-        }
-        self.ftl.close_beside(clock, &mut self.zones)
     }
 }
 
@@ -321,7 +223,7 @@ impl ZoneFtl {
     }
 
     /// Waits until everything is durable that can be: for good, or as it was found.
-    fn flush_all(&mut self, is_last: bool, clock: &mut dyn Clock) -> Result<(), OpenError> {
+    pub(crate) fn flush_all(&mut self, is_last: bool, clock: &mut dyn Clock) -> Result<(), OpenError> {
         let mut done = Vec::new();
         if self.ftl.flash.read_only.is_none() {
             self.begin_flush(None, is_last);

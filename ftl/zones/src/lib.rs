@@ -95,6 +95,7 @@ pub use drive::ZoneFtl;
 pub use error::ZoneError;
 pub use face::Face;
 pub use layout::Layout;
+pub use openftl_blocks::Ftl;
 pub use request::{ZoneDone, ZoneRequest};
 pub use sizing::ZoneConfig;
 pub use state::{Action, ZoneState};

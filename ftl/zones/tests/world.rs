@@ -1,7 +1,7 @@
 //! A drive does what its model says, whatever its shape.
 
 use crate::crash_points::{ONE_SHOT, UNPROTECTED};
-use openftl_blocks::BlockFtl;
+use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::{Clock, FrameForm, Nanos, Time, VirtualClock};
 use openftl_media::{EmulatedDevice, Media, Store, Timing};
 use openftl_parts::Durability;

@@ -298,6 +298,7 @@ mod tests {
     use openftl_core::{Clock, VirtualClock};
     use openftl_media::{EmulatedDevice, Profile, Store, Timing};
     use openftl_parts::Config;
+    use openftl_zones::Ftl;
     use openftl_zones::{Face, Limits, ZoneConfig, ZoneState};
 
     fn bench_with(extension_bytes: u32) -> (ZoneFtl<EmulatedDevice>, ZoneRequests<u8>, VirtualClock) {

@@ -393,12 +393,13 @@ mod tests {
     use super::*;
     use openftl_media::{EmulatedDevice, Profile, Store, Timing};
     use openftl_parts::Config;
+    use openftl_tables::Ftl;
 
     fn dispatcher() -> Dispatcher<EmulatedDevice> {
         let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 64, Store::Ram, Timing::Modelled, 1);
         let config = Config { capacity_blocks: 512, host_frames: 64, drive_id: 1, ..Config::default() };
         let mut clock = PaceClock { pace: Pace::wall(), now: Time::ZERO };
-        let drive = TableFtl::format(device.unwrap(), config, &mut clock).unwrap();
+        let drive = TableFtl::format(device.unwrap(), config, (), &mut clock).unwrap();
         Dispatcher::new(drive, clock)
     }
 

@@ -17,7 +17,7 @@ use crate::{FileError, FileKind, path};
 use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_media::Media;
 use openftl_parts::{Access, Config, Purpose};
-use openftl_tables::{TableFtl, TablePlacement};
+use openftl_tables::{Ftl, TableFtl, TablePlacement};
 use shared_state::Area;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,7 +70,7 @@ impl<M: Media> Files<M> {
     /// If it does not fit the device, or the device fails.
     pub fn format(media: M, config: Config, placement: TablePlacement, pace: Pace) -> Result<Files<M>, FileError> {
         let mut clock = PaceClock { pace, now: Time::ZERO };
-        let mut drive = TableFtl::format(media, config, &mut clock)?;
+        let mut drive = TableFtl::format(media, config, (), &mut clock)?;
         drive.place_tables(placement);
         let blocks = drive.log_blocks() as u32;
         Ok(Files::new(drive, clock, Names::new(), LogArea::new(blocks)))
@@ -88,7 +88,7 @@ impl<M: Media> Files<M> {
         pace: Pace,
     ) -> Result<Files<M>, FileError> {
         let mut clock = PaceClock { pace, now: Time::ZERO };
-        let mut drive = TableFtl::open_with(media, config, access, &mut clock)?;
+        let mut drive = TableFtl::open_with(media, config, (), access, &mut clock)?;
         drive.place_tables(placement);
         let (mut names, mut area) = (Names::new(), LogArea::new(drive.log_blocks() as u32));
         let mut notes: Vec<(Note, Arc<Node>)> = Vec::new();

@@ -5,7 +5,7 @@
 //!   cargo run --release -p openftl-server --example zones -- 5 128      rounds, KiB a command
 //! ```
 
-use openftl_blocks::BlockFtl;
+use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::Share;
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};

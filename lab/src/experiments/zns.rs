@@ -12,7 +12,7 @@ use crate::load::{Access, Load, Operation};
 use crate::load_spec::Model;
 use crate::trial::unwatched;
 use crate::{Binding, BlockDrive, Limit, LoadSpec, Measured, Trial, WarmUp};
-use openftl_blocks::BlockFtl;
+use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos, VirtualClock};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crate::memory::{Memory, Switches};
+use openftl_blocks::Ftl;
 use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme::{

@@ -10,7 +10,7 @@ use crate::nvme::identify::ZonedFacts;
 use crate::nvme::input::Input;
 use clap::Parser;
 use expect_test::expect;
-use openftl_blocks::BlockFtl;
+use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::Time;
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme::{Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target, ZonedShape};
