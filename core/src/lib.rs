@@ -12,6 +12,7 @@
 //! | [`checksum`] | CRC32C |
 //! | [`trace`] | a hash over all that happened |
 //! | [`units`] | sizes, percentages and spans of time as people write them |
+//! | [`word`] | words that people choose from |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -23,6 +24,7 @@ pub mod stamp;
 pub mod time;
 pub mod trace;
 pub mod units;
+pub mod word;
 
 pub use address::{Address, AddressFormat, ChunkId, ChunkName, ChunkNameError, Ppa, PuId};
 pub use frame::{Frame, FrameForm, Frames, Payload, PayloadMut};
@@ -30,6 +32,7 @@ pub use geometry::{Geometry, GeometryError};
 pub use stamp::Stamp;
 pub use time::{Clock, Nanos, Time, VirtualClock};
 pub use trace::TraceHash;
+pub use word::UnknownWord;
 
 /// Bytes in a logical block, the unit of read of the device and of the map (seed: OX-Block maps 4 KiB pages).
 pub const BLOCK_BYTES: usize = 4096;

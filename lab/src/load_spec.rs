@@ -17,6 +17,7 @@ use crate::trace::{Beyond, Pace, Trace, TraceConfig, TraceFormat};
 use crate::workload::{Pattern, Workload, WorkloadConfig};
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::{ByteSize, Share};
+use openftl_core::word::one_of;
 use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
 use std::fmt;
 use std::io::BufRead;
@@ -64,11 +65,6 @@ pub const NAMES: [&str; 11] = [
 /// The load that was probably meant, as a question.
 fn meant(word: &str) -> String {
     nearest(word, NAMES).map_or_else(String::new, |name| format!(" (did you mean {name}?)"))
-}
-
-fn one_of(names: &[&str]) -> String {
-    let (last, others) = names.split_last().expect("there are some");
-    format!("{} or {last}", others.join(", "))
 }
 
 /// Which model of a host.

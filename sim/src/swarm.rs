@@ -10,7 +10,7 @@ use crate::table_world::TableWorld;
 use crate::world::VICTIM_POLICIES;
 use crate::zone_world::ZoneWorld;
 use openftl_core::units::Share;
-use openftl_core::{BLOCK_BYTES, FrameForm, Nanos};
+use openftl_core::{BLOCK_BYTES, FrameForm, Nanos, UnknownWord};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use openftl_parts::config::{Left, TRIM_STEP_ENTRIES};
@@ -24,6 +24,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fmt;
 use steps::{beyond, long_loop, steps, with_hints, with_silent_faults, with_tables, zone_steps};
+use strum::{Display, EnumString, VariantNames};
 
 /// What chance follows from.
 pub struct Dice(Xoshiro256PlusPlus);
@@ -52,7 +53,8 @@ impl Dice {
 }
 
 /// Which drives are drawn: `all`, or those of some kinds.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Display, EnumString, VariantNames)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownWord, parse_err_fn = unknown)]
 pub enum Drives {
     /// Block drives and table drives of every kind. Zoned drives are drawn by themselves.
     #[default]
@@ -65,31 +67,8 @@ pub enum Drives {
     Zones,
 }
 
-impl Drives {
-    /// All kinds.
-    pub const ALL: [Drives; 4] = [Drives::All, Drives::MapInMemory, Drives::MapOnMedia, Drives::Zones];
-}
-
-impl fmt::Display for Drives {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Drives::All => "all",
-            Drives::MapInMemory => "map-in-memory",
-            Drives::MapOnMedia => "map-on-media",
-            Drives::Zones => "zones",
-        })
-    }
-}
-
-impl std::str::FromStr for Drives {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Drives, String> {
-        let found = Drives::ALL.into_iter().find(|drives| drives.to_string() == text);
-        let words = Drives::ALL.map(|drives| drives.to_string());
-        let (last, others) = words.split_last().expect("there are some");
-        found.ok_or_else(|| format!("write {} or {last}", others.join(", ")))
-    }
+fn unknown(text: &str) -> UnknownWord {
+    UnknownWord::new(text, "kind of drive", Drives::VARIANTS)
 }
 
 /// What a drive is for.
@@ -282,7 +261,7 @@ fn place(config: &mut Config, dice: &mut Dice) {
         config.collection = dice.one_of(&[CollectionScope::Marked, CollectionScope::DeviceWide]);
     }
     if dice.once_in(2) {
-        config.placement = dice.one_of(&PlacementName::ALL);
+        config.placement = dice.one_of(PlacementName::ALL);
         config.handles = dice.between(1, 4) as u8;
         config.objects_max = dice.between(1, 4) as u16;
     }
@@ -307,7 +286,7 @@ fn keep_map_on_media(config: &mut Config, drives: Drives, dice: &mut Dice) {
     }
     let page = PageSize::of(dice.one_of(&[8, 16, 64, 1024])).expect("a power of two");
     let budget = MapBudget::BeyondLeast(dice.one_of(&[0, 200, 4_000, 1 << 20]));
-    config.map_memory = Some(MapMemory { budget, policy: dice.one_of(&CachePolicy::ALL), page });
+    config.map_memory = Some(MapMemory { budget, policy: dice.one_of(CachePolicy::ALL), page });
     config.relocate_by = RelocateBy::ReadAndWrite;
     if config.placement == PlacementName::Learned {
         config.placement = PlacementName::default();
@@ -369,7 +348,7 @@ pub fn other_settings(setting: &Setting, number: u32) -> Config {
     // Of what sizes the drive, some is left to it, and a checkpoint may come sooner than it was made for.
     config.left = if dice.once_in(2) { Left::ALL } else { Left::default() };
     config.checkpoint_log_blocks = dice.one_of(&[None, config.checkpoint_log_blocks, Some(1)]);
-    let placement = dice.one_of(&PlacementName::ALL);
+    let placement = dice.one_of(PlacementName::ALL);
     if let Some(memory) = &mut config.map_memory {
         memory.budget = MapBudget::BeyondLeast(u64::from(number) % 3 * 2_000);
         config.relocate_by = RelocateBy::ReadAndWrite;

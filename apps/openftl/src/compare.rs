@@ -498,8 +498,8 @@ mod tests {
         check(
             "--drive cosmos:no --workload lsm",
             expect![[r#"
-            error: --drive cosmos:no: placement=no: there is no placement `no`; there are none, hot-cold, learned, streams, streams-kept, fdp, fdp-persistent and flash-alloc
-              fix: write one of them"#]],
+                error: --drive cosmos:no: placement=no: "no" is no placement: choose none, hot-cold, learned, streams, streams-kept, fdp, fdp-persistent or flash-alloc
+                  fix: write one of them"#]],
         );
         check(
             "--drive cosmos --workload lsm --capacity 0",

@@ -41,7 +41,7 @@ fn suggested(command: &str, arg: Arg) -> Arg {
         (_, "profile" | "open_channel") => Profile::names().collect(),
         // Of `nvme write` it is a number.
         ("write", "placement") => return arg,
-        (_, "placement") => PlacementName::ALL.into_iter().map(PlacementName::word).collect(),
+        (_, "placement") => PlacementName::ALL.iter().map(|name| name.word()).collect(),
         (_, "victim") => VICTIMS.to_vec(),
         (_, "relocate_by") => RELOCATE_BY.to_vec(),
         (_, "durability") => DURABILITIES.to_vec(),

@@ -293,8 +293,8 @@ mod tests {
         check(
             "cosmos:stream",
             expect![[r#"
-            error: placement=stream: there is no placement `stream`; there are none, hot-cold, learned, streams, streams-kept, fdp, fdp-persistent and flash-alloc
-              fix: write one of them"#]],
+                error: placement=stream: "stream" is no placement: choose none, hot-cold, learned, streams, streams-kept, fdp, fdp-persistent or flash-alloc
+                  fix: write one of them"#]],
         );
         check(
             "none.toml",

@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn every_name_is_read_back_and_another_is_refused_with_all_of_them() {
-        for name in PlacementName::ALL {
+        for &name in PlacementName::ALL {
             assert_eq!(name.to_string().parse(), Ok(name));
         }
         let error = "fdb".parse::<PlacementName>().unwrap_err().to_string();

@@ -50,7 +50,7 @@ fn a_full_drive_stays_alive_by_every_policy() {
 /// Copied by the device, blocks move as they do through the host: the same writes cost as much, and nothing is read.
 #[test]
 fn the_device_moves_what_is_relocated_without_showing_it() {
-    for placement in PlacementName::ALL {
+    for &placement in PlacementName::ALL {
         let run = |relocate_by| {
             let config = Config {
                 over_provisioning: Share::percent(15),

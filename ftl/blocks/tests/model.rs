@@ -112,7 +112,7 @@ fn write_through_makes_every_acknowledged_write_durable() {
 
 #[test]
 fn every_placement_agrees_with_the_model() {
-    for (seed, placement) in (70..).zip(PlacementName::ALL) {
+    for (seed, placement) in (70..).zip(PlacementName::ALL.iter().copied()) {
         let both = [("tiny", 700, RelocateBy::DeviceCopy), ("westlake", 6_000, RelocateBy::ReadAndWrite)];
         for (profile, capacity, relocate_by) in both {
             let mut run = Run { depth: 8, ..Run::new(builtin(profile), capacity, seed, 900) };

@@ -141,7 +141,7 @@ fn what_cannot_be_an_object_is_refused_and_the_drive_goes_on() {
 
 #[test]
 fn a_drive_without_objects_says_so() {
-    for placement in PlacementName::ALL.into_iter().filter(|name| *name != PlacementName::FlashAlloc) {
+    for placement in PlacementName::ALL.iter().copied().filter(|name| *name != PlacementName::FlashAlloc) {
         let mut world = world(placement);
         let announced = world.attempt(Request::FlashAlloc { extents: &[Extent { first: 0, blocks: 8 }] });
         assert_eq!(announced, Err(IoError::Object(ObjectError::NotKept)), "{placement}");
@@ -205,7 +205,7 @@ fn after_a_power_cut_every_open_chunk_is_filled() {
 
 #[test]
 fn handles_share_no_chunk() {
-    for name in PlacementName::ALL.into_iter().filter(|name| name.heeds_handles()) {
+    for name in PlacementName::ALL.iter().copied().filter(|name| name.heeds_handles()) {
         let mut world = world(name);
         let ranges = [(0, 200), (300, 200), (600, 200)];
         interleave(&mut world, &ranges, true);
@@ -354,7 +354,7 @@ fn a_handle_for_which_there_is_no_chunk_goes_on_with_the_others_and_that_is_told
 
 #[test]
 fn what_has_no_handle_has_the_default_one_where_there_is_one() {
-    for name in PlacementName::ALL.into_iter().filter(|name| name.heeds_handles()) {
+    for name in PlacementName::ALL.iter().copied().filter(|name| name.heeds_handles()) {
         let mut world = world(name);
         for (first, handle) in [(0, 0), (100, 1), (200, 9), (300, 2)] {
             world.handle = Handle(handle);

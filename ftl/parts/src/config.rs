@@ -7,9 +7,8 @@ use crate::map::memory::MapMemory;
 use crate::placement_name::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
 use crate::words::TenantNote;
 use openftl_core::units::Share;
-use openftl_core::{FrameForm, Nanos};
-use std::fmt;
-use std::str::FromStr;
+use openftl_core::{FrameForm, Nanos, UnknownWord};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 /// Entries of the map that one step looks at.
 pub const TRIM_STEP_ENTRIES: u32 = 1024;
@@ -30,8 +29,23 @@ pub enum CollectionScope {
 }
 
 /// How garbage collection moves blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Default,
+    Debug,
+    serde::Serialize,
+    serde::Deserialize,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantNames,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownWord, parse_err_fn = unknown)]
 pub enum RelocateBy {
     /// They are read, verified and written: what is wrong is found out before it is written anew.
     #[default]
@@ -45,31 +59,12 @@ impl RelocateBy {
     /// The word for it.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            RelocateBy::ReadAndWrite => "read-and-write",
-            RelocateBy::DeviceCopy => "device-copy",
-        }
+        self.into()
     }
 }
 
-impl fmt::Display for RelocateBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-/// No way to move blocks.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0:?} is no way to move blocks: choose read-and-write or device-copy")]
-pub struct UnknownWay(pub String);
-
-impl FromStr for RelocateBy {
-    type Err = UnknownWay;
-
-    fn from_str(text: &str) -> Result<RelocateBy, UnknownWay> {
-        let all = [RelocateBy::ReadAndWrite, RelocateBy::DeviceCopy];
-        all.into_iter().find(|way| way.word() == text).ok_or_else(|| UnknownWay(text.to_owned()))
-    }
+fn unknown(text: &str) -> UnknownWord {
+    UnknownWord::new(text, "way to move blocks", RelocateBy::VARIANTS)
 }
 
 /// Of the choices that size a drive, those that are left to it when it is opened: they are as it was formatted.

@@ -2,8 +2,8 @@
 
 use crate::lifetimes::AGES;
 use crate::words::Handle;
-use std::fmt;
-use std::str::FromStr;
+use openftl_core::UnknownWord;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 /// Handles that a drive has if nobody says otherwise.
 pub const HANDLES_DEFAULT: u8 = 8;
@@ -18,8 +18,24 @@ pub const HANDLES_MAX: u8 = 128;
 pub const OBJECTS_MAX: u16 = 4096;
 
 /// How a drive places what it writes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Default,
+    Debug,
+    serde::Serialize,
+    serde::Deserialize,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownWord, parse_err_fn = unknown)]
 pub enum PlacementName {
     /// In the order of time, whoever writes: the host, or garbage collection.
     None,
@@ -42,21 +58,12 @@ pub enum PlacementName {
 
 impl PlacementName {
     /// All of them. Superblocks name them by their place here: a new one goes to the end.
-    pub const ALL: [PlacementName; 8] = [
-        PlacementName::None,
-        PlacementName::HotCold,
-        PlacementName::Learned,
-        PlacementName::Streams,
-        PlacementName::StreamsKept,
-        PlacementName::Fdp,
-        PlacementName::FdpPersistent,
-        PlacementName::FlashAlloc,
-    ];
+    pub const ALL: &[PlacementName] = <PlacementName as VariantArray>::VARIANTS;
 
     /// The number for it in a superblock: its place in [`PlacementName::ALL`].
     #[must_use]
     pub fn code(self) -> u8 {
-        PlacementName::ALL.iter().position(|name| *name == self).expect("all of them are in there") as u8
+        self as u8
     }
 
     /// The placement with this number, if there is one.
@@ -68,16 +75,7 @@ impl PlacementName {
     /// The word for it in a drive's file.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            PlacementName::None => "none",
-            PlacementName::HotCold => "hot-cold",
-            PlacementName::Learned => "learned",
-            PlacementName::Streams => "streams",
-            PlacementName::StreamsKept => "streams-kept",
-            PlacementName::Fdp => "fdp",
-            PlacementName::FdpPersistent => "fdp-persistent",
-            PlacementName::FlashAlloc => "flash-alloc",
-        }
+        self.into()
     }
 
     /// The handle of writes that have none, or one that the drive does not have; [`Handle::NONE`]: they are ordinary.
@@ -131,26 +129,8 @@ impl PlacementName {
     }
 }
 
-impl fmt::Display for PlacementName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-/// A word that names no placement.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "there is no placement `{0}`; there are none, hot-cold, learned, streams, streams-kept, fdp, fdp-persistent and flash-alloc"
-)]
-pub struct UnknownPlacement(String);
-
-impl FromStr for PlacementName {
-    type Err = UnknownPlacement;
-
-    fn from_str(text: &str) -> Result<PlacementName, UnknownPlacement> {
-        let named = PlacementName::ALL.into_iter().find(|name| name.word() == text);
-        named.ok_or_else(|| UnknownPlacement(text.to_owned()))
-    }
+fn unknown(text: &str) -> UnknownWord {
+    UnknownWord::new(text, "placement", <PlacementName as VariantNames>::VARIANTS)
 }
 
 /// Where garbage collection puts what it moves.

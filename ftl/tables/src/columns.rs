@@ -16,12 +16,28 @@
 //! meet. Halves from half as many tables on were tried, and fewer groups for each of many tables; both are slower: a table keeps its
 //! groups to its end, also when the others have ended, and RocksDB waits for the last of them (`openftl reproduce ox-lightlsm`).
 
-use std::fmt;
-use std::str::FromStr;
+use openftl_core::UnknownWord;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 /// How tables are placed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Default,
+    Debug,
+    serde::Serialize,
+    serde::Deserialize,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownWord, parse_err_fn = unknown)]
 pub enum TablePlacement {
     /// Over all parallel units.
     Horizontal,
@@ -34,39 +50,17 @@ pub enum TablePlacement {
 
 impl TablePlacement {
     /// Every one.
-    pub const ALL: [TablePlacement; 3] = [TablePlacement::Horizontal, TablePlacement::Vertical, TablePlacement::ByLoad];
+    pub const ALL: &[TablePlacement] = <TablePlacement as VariantArray>::VARIANTS;
 
     /// The word for it.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            TablePlacement::Horizontal => "horizontal",
-            TablePlacement::Vertical => "vertical",
-            TablePlacement::ByLoad => "by-load",
-        }
+        self.into()
     }
 }
 
-impl fmt::Display for TablePlacement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-/// No placement of tables.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0:?} is no placement of tables: choose horizontal, vertical or by-load")]
-pub struct UnknownTablePlacement(pub String);
-
-impl FromStr for TablePlacement {
-    type Err = UnknownTablePlacement;
-
-    fn from_str(text: &str) -> Result<TablePlacement, UnknownTablePlacement> {
-        TablePlacement::ALL
-            .into_iter()
-            .find(|placement| placement.word() == text)
-            .ok_or_else(|| UnknownTablePlacement(text.to_owned()))
-    }
+fn unknown(text: &str) -> UnknownWord {
+    UnknownWord::new(text, "placement of tables", <TablePlacement as VariantNames>::VARIANTS)
 }
 
 /// How long a table is expected to live.
@@ -217,7 +211,7 @@ mod tests {
 
     #[test]
     fn words_are_read_back() {
-        for placement in TablePlacement::ALL {
+        for &placement in TablePlacement::ALL {
             assert_eq!(placement.word().parse(), Ok(placement));
         }
         let error = "diagonal".parse::<TablePlacement>().unwrap_err().to_string();

@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_drive_without_handles_takes_none() {
-        for name in PlacementName::ALL {
+        for &name in PlacementName::ALL {
             let facts = PlacementFacts { name, handles: 0, objects_max: 0, unit_blocks: 0 };
             assert_eq!(Hints::from(facts), Hints::None, "{name}");
         }

@@ -31,16 +31,31 @@
 
 use super::disk::Disk;
 use super::format::{self, JournalEntry, JournalRecord, Layout, Record};
-use openftl_core::ChunkId;
+use openftl_core::{ChunkId, UnknownWord};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
+use strum::{EnumString, IntoStaticStr, VariantNames};
 
 /// What a drive file promises to survive when a flush has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Debug,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+    EnumString,
+    IntoStaticStr,
+    VariantNames,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownWord, parse_err_fn = unknown)]
 pub enum Durability {
     /// A crash of the machine, and the loss of its power.
     #[default]
@@ -53,25 +68,12 @@ impl Durability {
     /// As people write it.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            Durability::Machine => "machine",
-            Durability::Process => "process",
-        }
+        self.into()
     }
 }
 
-/// Text that names no durability.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` is no durability; write machine (flushes survive a crash of the machine) or process")]
-pub struct UnknownDurability(String);
-
-impl std::str::FromStr for Durability {
-    type Err = UnknownDurability;
-
-    fn from_str(text: &str) -> Result<Durability, UnknownDurability> {
-        let all = [Durability::Machine, Durability::Process];
-        all.into_iter().find(|one| one.word() == text).ok_or_else(|| UnknownDurability(text.to_owned()))
-    }
+fn unknown(text: &str) -> UnknownWord {
+    UnknownWord::new(text, "durability", Durability::VARIANTS)
 }
 
 /// The steps of one commit.

@@ -421,8 +421,8 @@ mod tests {
         check(
             &uniform("[grid]\nplacement = [\"none\", \"stream\"]\n"),
             expect![[r#"
-            error: run 2: grid.placement[1] = "stream": placement=stream: there is no placement `stream`; there are none, hot-cold, learned, streams, streams-kept, fdp, fdp-persistent and flash-alloc
-              fix: write one of them"#]],
+                error: run 2: grid.placement[1] = "stream": placement=stream: "stream" is no placement: choose none, hot-cold, learned, streams, streams-kept, fdp, fdp-persistent or flash-alloc
+                  fix: write one of them"#]],
         );
         check(
             &uniform("[grid]\nplacement = \"none\"\n"),

@@ -11,14 +11,29 @@
 
 use super::Entry;
 use super::stripes::Contents;
-use openftl_core::BLOCK_BYTES;
+use openftl_core::{BLOCK_BYTES, UnknownWord};
 use std::collections::VecDeque;
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 /// How the page is chosen that leaves.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Default,
+    Debug,
+    serde::Serialize,
+    serde::Deserialize,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownWord, parse_err_fn = unknown)]
 pub enum CachePolicy {
     /// A ring and a mark.
     #[default]
@@ -27,6 +42,7 @@ pub enum CachePolicy {
     Lru,
     /// Two queues: one for pages that were used once.
     #[serde(rename = "2q")]
+    #[strum(serialize = "2q")]
     TwoQueues,
     /// The hotness of the paper on selective loading.
     SeedHotness,
@@ -34,13 +50,12 @@ pub enum CachePolicy {
 
 impl CachePolicy {
     /// All of them.
-    pub const ALL: [CachePolicy; 4] =
-        [CachePolicy::Clock, CachePolicy::Lru, CachePolicy::TwoQueues, CachePolicy::SeedHotness];
+    pub const ALL: &[CachePolicy] = <CachePolicy as VariantArray>::VARIANTS;
 
     /// Its place among all.
     #[must_use]
     pub fn code(self) -> u8 {
-        CachePolicy::ALL.iter().position(|policy| *policy == self).expect("it is one of them") as u8
+        self as u8
     }
 
     /// The one with this place.
@@ -52,32 +67,12 @@ impl CachePolicy {
     /// The word for it.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            CachePolicy::Clock => "clock",
-            CachePolicy::Lru => "lru",
-            CachePolicy::TwoQueues => "2q",
-            CachePolicy::SeedHotness => "seed-hotness",
-        }
+        self.into()
     }
 }
 
-impl fmt::Display for CachePolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-/// No policy of the map cache.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0:?} is no policy of the map cache: choose clock, lru, 2q or seed-hotness")]
-pub struct UnknownPolicy(pub String);
-
-impl FromStr for CachePolicy {
-    type Err = UnknownPolicy;
-
-    fn from_str(text: &str) -> Result<CachePolicy, UnknownPolicy> {
-        CachePolicy::ALL.into_iter().find(|policy| policy.word() == text).ok_or_else(|| UnknownPolicy(text.to_owned()))
-    }
+fn unknown(text: &str) -> UnknownWord {
+    UnknownWord::new(text, "policy of the map cache", <CachePolicy as VariantNames>::VARIANTS)
 }
 
 const NONE: u32 = u32::MAX;
@@ -400,7 +395,7 @@ mod tests {
     /// Whatever the policy, memory is bounded, and a page is what was last put.
     #[test]
     fn every_policy_keeps_the_bound_and_forgets_no_change() {
-        for policy in CachePolicy::ALL {
+        for &policy in CachePolicy::ALL {
             let one = 4096 + size_of::<Option<Slot>>();
             let mut cache = PageCache::new(policy, 40, 1024, 10 * one);
             let mut versions = [0_u64; 40];
@@ -437,7 +432,7 @@ mod tests {
     /// A scan of the whole map, and a page that is used all the time.
     #[test]
     fn a_page_that_is_used_often_outlives_a_scan_and_one_that_was_used_once_does_not() {
-        for policy in CachePolicy::ALL {
+        for &policy in CachePolicy::ALL {
             let one = 4096 + size_of::<Option<Slot>>();
             let mut cache = PageCache::new(policy, 400, 1024, 10 * one);
             cache.put(0, &scattered(0), true, false);
@@ -458,7 +453,7 @@ mod tests {
 
     #[test]
     fn a_policy_is_a_word() {
-        for policy in CachePolicy::ALL {
+        for &policy in CachePolicy::ALL {
             assert_eq!(policy.word().parse(), Ok(policy));
         }
         let error = "mru".parse::<CachePolicy>().unwrap_err();
