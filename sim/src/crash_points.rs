@@ -25,7 +25,7 @@ use crate::liveness;
 use crate::stage::Stage;
 use crate::wire::CrashPoint;
 use openftl_parts::Access;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
 /// Every recovered drive does some of everything and is closed. One of so many works for longer before that.
@@ -35,7 +35,7 @@ const GOES_ON: u64 = 10;
 #[derive(Default)]
 pub struct CrashPoints {
     /// What was found after the recovery of each state.
-    known: HashMap<u64, Vec<Found>>,
+    known: FxHashMap<u64, Vec<Found>>,
     /// Different states that a cut of the workload left.
     pub cuts: u64,
     /// Different states that a cut of one of their recoveries left.

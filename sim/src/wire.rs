@@ -17,8 +17,8 @@ use openftl_core::{ChunkId, Frames, Geometry, Nanos, Time, TraceHash};
 use openftl_media::{
     Blocks, ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, QueueFull, Tag,
 };
+use rustc_hash::FxHashSet;
 use std::cell::{Cell, RefCell, RefMut};
-use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
@@ -46,7 +46,7 @@ pub struct CrashPoint {
 #[derive(Default)]
 struct Watch {
     looks_beyond: bool,
-    seen: HashSet<u64>,
+    seen: FxHashSet<u64>,
     crash_points: Vec<CrashPoint>,
 }
 

@@ -4,7 +4,7 @@ use crate::caught::caught;
 use crate::zone_model::FoundZone;
 use crate::zone_world::ZoneWorld;
 use openftl_parts::Access;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::fmt;
 
 /// Of so many recoveries one is cut, everywhere.
@@ -14,7 +14,7 @@ const RECOVERIES_CUT: u64 = 8;
 #[derive(Default)]
 pub struct ZoneCrashPoints {
     /// What was found after the recovery of each state.
-    known: HashMap<u64, Vec<FoundZone>>,
+    known: FxHashMap<u64, Vec<FoundZone>>,
     /// Different states that a cut left.
     pub cuts: u64,
     /// Different states that a cut of one of their recoveries left.

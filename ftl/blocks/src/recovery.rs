@@ -57,7 +57,7 @@ use openftl_parts::open_error::OpenError;
 use openftl_parts::tenant::{Nobody, Tenant, expect_blocks_alone};
 use openftl_parts::words::{Access, METADATA_COPIES, Phase, ReadOnlyReason};
 use pages::{FoundPages, mark_paged};
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// Sequences of data that a recovery skips, so that none is used twice: more than any pool has frames for blocks that were
 /// programmed and not yet logged.
@@ -107,7 +107,7 @@ struct Found {
     position: u64,
     /// The number of the next block of the log.
     next_lsn: u64,
-    left_in_doubt: HashSet<ChunkId>,
+    left_in_doubt: FxHashSet<ChunkId>,
     left_in_area: Vec<(u32, Ppa)>,
     /// Numbers of the log that do not count from now on, unless the drive was stopped cleanly.
     gap: Option<LogGap>,
@@ -191,7 +191,7 @@ impl Found {
         checkpoint.load_seals(&map, &mut scan.seals);
         let mut replayed = sound.and_then(|()| log.replay(&superblock, &geometry, (&mut map, &mut scan.seals)));
         scan.seals.end_loading();
-        let (mut left_in_doubt, mut left_in_area) = (HashSet::new(), Vec::new());
+        let (mut left_in_doubt, mut left_in_area) = (FxHashSet::default(), Vec::new());
         let mut left_on_media = LeftOnMedia::default();
         if let Ok(replayed) = &mut replayed {
             (steps.report.replayed, steps.report.dropped) = (replayed.records, replayed.dropped);
@@ -241,7 +241,7 @@ impl Found {
                 scan.seals.begin_numbers(superblock.sequence);
                 table.forget_valid();
                 let (mapped, of_map) = match &mut map {
-                    Map::Whole(mapping) => (mark_valid(&chunks, mapping, &mut table)?, HashSet::new()),
+                    Map::Whole(mapping) => (mark_valid(&chunks, mapping, &mut table)?, FxHashSet::default()),
                     Map::Paged(map) => {
                         let to_mark = (&mut **map, &mut table);
                         let left = (&LeftOnMedia::default(), &mut left_in_doubt);
@@ -590,7 +590,7 @@ fn single_copies(
 /// chunks: what has moved since may have left a chunk that is free by now, or put to another use. Who only looks at the drive sees it as lost.
 fn forget_impossible(chunks: &Chunks, superblock: &Superblock, mapping: &mut Mapping) {
     let format = chunks.geometry.format();
-    let named: HashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
+    let named: FxHashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
     for block in 0..mapping.len() as u32 {
         if let Place::Media(ppa) = mapping.get(block).place()
             && (format.block_of(ppa) >= written(chunks, format.chunk_of(ppa)) || named.contains(&format.chunk_of(ppa)))

@@ -32,7 +32,8 @@
 use super::table::Run;
 use openftl_core::{BLOCK_BYTES, ChunkId};
 use openftl_parts::OpenError;
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -154,7 +155,7 @@ struct Place {
 pub struct Catalog {
     /// Blocks that have a part.
     taken: Vec<bool>,
-    places: HashMap<u64, Place>,
+    places: FxHashMap<u64, Place>,
     /// No block below this is free.
     lowest: u32,
     next_sequence: u64,
@@ -312,7 +313,7 @@ impl Catalog {
     pub fn new(blocks: u32) -> Catalog {
         Catalog {
             taken: vec![false; blocks as usize],
-            places: HashMap::new(),
+            places: FxHashMap::default(),
             lowest: 0,
             next_sequence: 1,
             next_number: 1,

@@ -24,7 +24,8 @@ use openftl_parts::flash::Flash;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request, Target};
 use openftl_parts::words::Handle;
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
 /// Marks the tags of what the drive asks of itself. Those of the host are below [`TAGS`].
@@ -92,8 +93,8 @@ pub struct TableFtl<M: ?Sized = dyn Media> {
     /// Tables that were given up and still have units on their way.
     abandoned: Vec<u32>,
     doomed: Vec<Doomed>,
-    pins: HashMap<u64, u32>,
-    changes: HashMap<u64, Change>,
+    pins: FxHashMap<u64, u32>,
+    changes: FxHashMap<u64, Change>,
     next_change: u64,
     /// Parts that wait for frames, in order, with their changes.
     waiting: VecDeque<(u64, Parts)>,
@@ -101,7 +102,7 @@ pub struct TableFtl<M: ?Sized = dyn Media> {
     acknowledged: u64,
     durable: u64,
     /// Flushes under way, and what had been acknowledged when they began.
-    flushes: HashMap<u64, u64>,
+    flushes: FxHashMap<u64, u64>,
     own_flush: bool,
     done: Vec<TableDone>,
     ended: Vec<Done>,
@@ -134,13 +135,13 @@ impl<M: Media> TableFtl<M> {
             commits: Vec::new(),
             abandoned: Vec::new(),
             doomed: Vec::new(),
-            pins: HashMap::new(),
-            changes: HashMap::new(),
+            pins: FxHashMap::default(),
+            changes: FxHashMap::default(),
             next_change: 0,
             waiting: VecDeque::new(),
             acknowledged: 0,
             durable: 0,
-            flushes: HashMap::new(),
+            flushes: FxHashMap::default(),
             own_flush: false,
             done: Vec::new(),
             ended: Vec::new(),

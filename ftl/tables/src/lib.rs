@@ -71,7 +71,8 @@ use openftl_core::{ChunkId, Geometry, PuId};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::{OpenId, Units};
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use table::Table;
 
 /// Tables that may be written at a time.
@@ -88,7 +89,7 @@ pub struct Tables {
     /// Tables that were ended and are not wholly readable yet, or have units to be written again.
     unsettled: Vec<u32>,
     /// Chunks of tables that are not full.
-    half_full: HashMap<ChunkId, OpenId>,
+    half_full: FxHashMap<ChunkId, OpenId>,
     /// Chunks that are partly written and of no table, by [`PuId`].
     partial: Vec<VecDeque<OpenId>>,
     /// Chunks that are of no table yet, or no more.
@@ -116,7 +117,7 @@ impl Tables {
             free_slots: Vec::new(),
             writers: vec![0; pus],
             unsettled: Vec::new(),
-            half_full: HashMap::new(),
+            half_full: FxHashMap::default(),
             partial: vec![VecDeque::new(); pus],
             coming_and_going: TenantChunks::default(),
             turns: 0,

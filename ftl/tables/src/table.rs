@@ -6,7 +6,8 @@
 
 use openftl_core::{AddressFormat, ChunkId, Frame, Ppa, PuId};
 use openftl_parts::flash::units::{OpenId, UnitId};
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
 /// Where a unit is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -204,7 +205,7 @@ impl Table {
 
 fn runs(units: &[Packed], unit_blocks: u32, format: AddressFormat) -> Option<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
-    let mut last_of: HashMap<ChunkId, usize> = HashMap::new();
+    let mut last_of: FxHashMap<ChunkId, usize> = FxHashMap::default();
     for (unit, packed) in (0..).zip(units) {
         let UnitPlace::Media(ppa) = packed.place() else { return None };
         let (chunk, first) = (format.chunk_of(ppa), format.block_of(ppa));

@@ -2,7 +2,7 @@
 
 use openftl_core::{Nanos, PuId, Time};
 use openftl_parts::flash::units::UnitId;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// What units of tables waited for since the drive was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
@@ -28,7 +28,7 @@ struct UnderWay {
 /// The units that are on their way, and what came of those before them.
 #[derive(Default)]
 pub(crate) struct Waits {
-    under_way: HashMap<u32, UnderWay>,
+    under_way: FxHashMap<u32, UnderWay>,
     pub(crate) total: TableWaits,
 }
 

@@ -14,7 +14,8 @@ use openftl_parts::map::directory::entry_of;
 use openftl_parts::map::{Entry, Place};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::words::{Access, METADATA_COPIES};
-use std::collections::{BTreeSet, HashSet};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 
 /// What was found of the pages.
 #[derive(Default)]
@@ -50,9 +51,9 @@ pub(super) fn mark_paged(
     (map, table): (&mut DemandMap, &mut ChunkTable),
     access: Access,
     forgiven: Option<&Superblock>,
-    (left, left_in_doubt): (&LeftOnMedia, &mut HashSet<ChunkId>),
+    (left, left_in_doubt): (&LeftOnMedia, &mut FxHashSet<ChunkId>),
 ) -> Result<FoundPages, OpenError> {
-    let named: HashSet<ChunkId> =
+    let named: FxHashSet<ChunkId> =
         forgiven.into_iter().flat_map(|superblock| superblock.chunks().chain(superblock.places.map(ChunkId))).collect();
     let mut forgotten: Vec<u32> = Vec::new();
     let (format, size, pages) = (chunks.geometry.format(), map.size(), map.directory().pages());
@@ -149,9 +150,9 @@ fn left_behind(
     scan: &mut Scan,
     chunks: &Chunks,
     (map, left): (&DemandMap, &LeftOnMedia),
-) -> HashSet<ChunkId> {
+) -> FxHashSet<ChunkId> {
     let (format, size) = (chunks.geometry.format(), map.size());
-    let mut found: HashSet<ChunkId> = left.pages.values().flatten().map(|ppa| format.chunk_of(*ppa)).collect();
+    let mut found: FxHashSet<ChunkId> = left.pages.values().flatten().map(|ppa| format.chunk_of(*ppa)).collect();
     let mut unread: BTreeSet<u32> = left.pages.keys().copied().collect();
     for copy in 0..METADATA_COPIES {
         let readable = |ppa: &Ppa| format.block_of(*ppa) < chunks.readable(format.chunk_of(*ppa));

@@ -16,7 +16,7 @@
 //! found on one way from the root to a leaf. When the places are used up, those that are empty are squeezed out.
 
 use openftl_core::ChunkId;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Places of an order in which nothing was ever closed.
 const PLACES_MIN: usize = 8;
@@ -43,7 +43,7 @@ pub struct ClosingOrder {
     at: Vec<(ChunkId, u64)>,
     /// The first place that was never used.
     end: usize,
-    places: HashMap<ChunkId, usize>,
+    places: FxHashMap<ChunkId, usize>,
     /// Valid blocks of all chunks that may be collected, and how many these are.
     valid: u64,
     candidates: u32,
@@ -55,7 +55,7 @@ impl Default for ClosingOrder {
             nodes: vec![EMPTY; 2 * PLACES_MIN],
             at: vec![(ChunkId(0), 0); PLACES_MIN],
             end: 0,
-            places: HashMap::new(),
+            places: FxHashMap::default(),
             valid: 0,
             candidates: 0,
         }

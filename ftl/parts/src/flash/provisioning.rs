@@ -571,7 +571,7 @@ mod tests {
                 }
             }
             assert!(homes[0].iter().all(|home| !homes[1].contains(home)), "{groups} groups: {homes:?}");
-            let used: std::collections::HashSet<u32> = homes.concat().into_iter().collect();
+            let used: rustc_hash::FxHashSet<u32> = homes.concat().into_iter().collect();
             assert_eq!(used.len() as u32, groups.max(2), "turns go round: {homes:?}");
         }
     }

@@ -2,7 +2,8 @@
 
 use super::reads::Reads;
 use openftl_core::ChunkId;
-use std::collections::{HashSet, VecDeque};
+use rustc_hash::FxHashSet;
+use std::collections::VecDeque;
 
 /// A chunk to be reset.
 struct Waiting {
@@ -17,7 +18,7 @@ struct Waiting {
 pub struct Resets {
     waiting: VecDeque<Waiting>,
     /// Chunks that were found empty because of blocks of the log that are in doubt: without these they are not.
-    in_doubt: HashSet<ChunkId>,
+    in_doubt: FxHashSet<ChunkId>,
     /// All others, too: what a tenant had there before is not known yet.
     is_all_in_doubt: bool,
     /// Chunks in which programs failed, and the log does not say so yet.
@@ -33,7 +34,7 @@ impl Resets {
     pub fn new(good: u64, good_min: u64) -> Resets {
         Resets {
             waiting: VecDeque::new(),
-            in_doubt: HashSet::new(),
+            in_doubt: FxHashSet::default(),
             is_all_in_doubt: false,
             owed: VecDeque::new(),
             good,
@@ -85,7 +86,7 @@ impl Resets {
 
     /// None of these chunks is reset while something of the log is in doubt; with `is_all` no chunk, until a tenant has said which of its
     /// own it may need again.
-    pub fn keep_in_doubt(&mut self, chunks: HashSet<ChunkId>, is_all: bool) {
+    pub fn keep_in_doubt(&mut self, chunks: FxHashSet<ChunkId>, is_all: bool) {
         (self.in_doubt, self.is_all_in_doubt) = (chunks, is_all);
     }
 

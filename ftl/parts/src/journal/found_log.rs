@@ -32,7 +32,8 @@ use crate::open_error::OpenError;
 use crate::words::METADATA_COPIES;
 use openftl_core::{AddressFormat, ChunkId, Clock, Geometry, Ppa};
 use openftl_media::Media;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use rustc_hash::FxHashSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// One block of the log, from whichever copy.
@@ -67,7 +68,7 @@ pub struct Replayed {
     /// Records of cut-off transactions, dropped.
     pub dropped: u64,
     /// Chunks that hold something again should the blocks of the log that are in doubt not be found the next time.
-    pub left_in_doubt: HashSet<ChunkId>,
+    pub left_in_doubt: FxHashSet<ChunkId>,
     /// Where blocks of the area were before those blocks of the log. What they say of chunks of a tenant counts again then.
     pub left_in_area: Vec<(u32, Ppa)>,
     /// The same of a map on media, whose pages say it.

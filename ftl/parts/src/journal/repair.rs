@@ -46,7 +46,8 @@ use crate::map::{Entry, Mapping, Place};
 use crate::open_error::OpenError;
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::{ChunkState, Media};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use rustc_hash::FxHashSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What had to be rebuilt, and how well that went.
 #[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
@@ -79,9 +80,9 @@ struct Versions {
     sequences: Vec<u64>,
     places: Vec<Option<Ppa>>,
     /// Written blocks that cannot be read, in chunks of which others can.
-    unreadable: HashSet<Ppa>,
+    unreadable: FxHashSet<Ppa>,
     /// Versions that do not verify.
-    damaged: HashSet<Ppa>,
+    damaged: FxHashSet<Ppa>,
     /// Of a map on media: the newest of each page, and where it is.
     pages: BTreeMap<u32, (u64, Vec<Ppa>)>,
     highest: Highest,
@@ -117,8 +118,8 @@ impl Versions {
         let mut versions = Versions {
             sequences: vec![0; blocks],
             places: vec![None; blocks],
-            unreadable: HashSet::new(),
-            damaged: HashSet::new(),
+            unreadable: FxHashSet::default(),
+            damaged: FxHashSet::default(),
             pages: BTreeMap::new(),
             highest: Highest::default(),
         };
@@ -127,9 +128,9 @@ impl Versions {
             let on_each_pu = chunks.geometry.pu_ids().map(|pu| format.chunk_id(pu, number));
             let data = on_each_pu.filter(|chunk| !superblock.places.contains(&chunk.0));
             let mut unreadable = Vec::new();
-            let mut is_read = HashSet::new();
+            let mut is_read = FxHashSet::default();
             let mut disagreeing: BTreeMap<ChunkId, Vec<Disagreeing>> = BTreeMap::new();
-            let mut agreeing = HashSet::new();
+            let mut agreeing = FxHashSet::default();
             let written = data.flat_map(|chunk| (0..chunks.readable(chunk)).map(move |block| format.ppa(chunk, block)));
             let places = interleaved(format, written);
             scan.read(media, clock, &places, |ppa, frames, frame, oob| {
@@ -288,7 +289,7 @@ fn take_newest(
             || (chunks.get(chunk).is_some() && chunks.state(chunk) == ChunkState::Offline)
     };
     let may_hide = !versions.unreadable.is_empty() || chunks.all().any(|chunk| chunk.state == ChunkState::Offline);
-    let mut kept = HashSet::new();
+    let mut kept = FxHashSet::default();
     for block in 0..mapping.len() as u32 {
         let said = mapping.get(block).place();
         if known[block as usize] {

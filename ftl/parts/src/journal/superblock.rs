@@ -53,7 +53,7 @@ use crate::words::{METADATA_COPIES, TenantNote};
 use openftl_core::checksum::crc32c;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::mem::offset_of;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -521,7 +521,7 @@ impl Superblock {
                 return untrue(format!("chunk {chunk} is for superblocks, which nobody would find there"));
             }
         }
-        let mut uses: HashMap<u32, &str> = HashMap::new();
+        let mut uses: FxHashMap<u32, &str> = FxHashMap::default();
         let places = self.places.iter().filter(|chunk| **chunk != u32::MAX);
         let extents = || self.checkpoint.extents();
         let named = places

@@ -15,7 +15,7 @@ use crate::open_error::OpenError;
 use crate::words::Access;
 use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Clock, Frame, Frames, Geometry, Ppa, PuId, VECTOR_BLOCKS_MAX};
 use openftl_media::{ChunkDescriptor, ChunkState, Media, Status};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Parallel units that hold superblocks.
 pub fn superblock_pus(geometry: &Geometry) -> impl Iterator<Item = PuId> + use<> {
@@ -126,14 +126,14 @@ pub enum TakenUp {
 
 /// Shares out chunks that were left open.
 pub fn take_up(open: Vec<ChunkDescriptor>, format: AddressFormat, plan: &Plan) -> Vec<(ChunkDescriptor, TakenUp)> {
-    let mut roomiest: HashMap<u32, ChunkDescriptor> = HashMap::new();
+    let mut roomiest: FxHashMap<u32, ChunkDescriptor> = FxHashMap::default();
     for descriptor in &open {
         let best = roomiest.entry(format.group_of(format.pu_of(descriptor.chunk))).or_insert(*descriptor);
         if descriptor.write_pointer < best.write_pointer {
             *best = *descriptor;
         }
     }
-    let mut host = HashSet::new();
+    let mut host = FxHashSet::default();
     let role = |descriptor: ChunkDescriptor| {
         let pu = format.pu_of(descriptor.chunk);
         let taken_up = if roomiest[&format.group_of(pu)].chunk == descriptor.chunk {
@@ -164,7 +164,7 @@ pub fn close_beyond_plan(
     if geometry.open_chunks_max == 0 && geometry.open_chunks_per_pu_max == 0 {
         return;
     }
-    let named: HashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
+    let named: FxHashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
     let is_open = |chunk: &&ChunkDescriptor| chunk.state == ChunkState::Open && !named.contains(&chunk.chunk);
     let of_tenant: Vec<ChunkId> =
         chunks.all().filter(is_open).map(|open| open.chunk).filter(|chunk| is_of_tenant(*chunk)).collect();
@@ -195,7 +195,7 @@ pub fn newer_log(
     log: &FoundLog,
 ) -> Result<(), OpenError> {
     let format = chunks.geometry.format();
-    let known: HashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
+    let known: FxHashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
     let unknown = chunks.all().map(|descriptor| descriptor.chunk).filter(|chunk| !known.contains(chunk));
     let written = unknown.filter(|chunk| chunks.readable(*chunk) > 0);
     let places: Vec<Ppa> = written.map(|chunk| format.ppa(chunk, 0)).collect();

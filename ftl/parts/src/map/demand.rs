@@ -31,27 +31,9 @@ use super::directory::{Copies, Directory, PageSize, entry_of, set_entry};
 use super::page_cache::{CachePolicy, PageCache};
 use super::{Entry, Place};
 use openftl_core::{BLOCK_BYTES, Frame, Ppa};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-
-/// A hash of a block number that is the same on every run.
-#[derive(Default)]
-struct BlockHasher(u64);
-
-impl Hasher for BlockHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32((*byte).into()));
-    }
-
-    fn write_u32(&mut self, block: u32) {
-        self.0 = (self.0 ^ u64::from(block)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26);
-    }
-}
 
 /// What the map says of a block, or which page has to be read to know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +77,7 @@ pub struct DemandMap {
     /// Bytes for changes and for pages in memory together.
     pool_bytes: usize,
     /// The newest frame of each block in the write buffer.
-    buffered: HashMap<u32, Frame, BuildHasherDefault<BlockHasher>>,
+    buffered: FxHashMap<u32, Frame>,
     /// Pages that were trimmed as a whole, and are on media as they were before.
     trimmed: BTreeSet<u32>,
     /// Pages that are being merged, and whether they were trimmed as a whole since that began.
@@ -115,7 +97,7 @@ impl DemandMap {
             changes: Changes::new(size, pages),
             cache: PageCache::new(policy, pages, size.entries(), pool_bytes),
             pool_bytes,
-            buffered: HashMap::default(),
+            buffered: FxHashMap::default(),
             trimmed: BTreeSet::new(),
             merging: BTreeMap::new(),
         }

@@ -21,7 +21,7 @@ use crate::open_error::OpenError;
 use crate::words::METADATA_COPIES;
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::Media;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// Rebuilds `map`, which holds what is left of checkpoint and log.
 ///
@@ -116,7 +116,7 @@ fn read_pages(
 }
 
 /// The chunks in which the pages of `map` are.
-pub fn chunks_of(map: &DemandMap, chunks: &Chunks) -> HashSet<ChunkId> {
+pub fn chunks_of(map: &DemandMap, chunks: &Chunks) -> FxHashSet<ChunkId> {
     let format = chunks.geometry.format();
     let pages = 0..map.directory().pages();
     pages.filter_map(|page| map.directory().get(page)).flatten().map(|ppa| format.chunk_of(ppa)).collect()
