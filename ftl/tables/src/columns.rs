@@ -64,7 +64,8 @@ fn unknown(text: &str) -> UnknownWord {
 }
 
 /// How long a table is expected to live.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum TableLifetime {
     /// Nobody said.
     #[default]

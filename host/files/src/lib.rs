@@ -63,7 +63,7 @@ pub use volume::{Volume, VolumeReader, VolumeSync, VolumeWriter};
 pub use writer::{FileWriter, PendingSync, REWRITE_BYTES_MAX};
 
 /// What a file is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum FileKind {
     /// A table of the drive.

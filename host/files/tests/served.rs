@@ -204,15 +204,18 @@ fn another_version_is_named_and_anything_else_ends_the_connection() {
         bytes: bytes.into(),
         reserved: 0.into(),
     };
+    let mut without_session = Vec::new();
+    Request::Space.write(1, &mut without_session);
     for (message, said) in [
-        (head(MAGIC, VERSION + 1, 1, 8), "speaks version 2 of the protocol, and this one 1"),
-        (head(0x4745_5420, VERSION, 1, 8), "another protocol"),
-        (head(MAGIC, VERSION, 1, BODY_BYTES_MAX as u32 + 1), "is longer than"),
-        (head(MAGIC, VERSION, 999, 0), "there is no such request"),
-        (head(MAGIC, VERSION, 2, 0), "does not begin with a session"),
+        (head(MAGIC, VERSION + 1, 1, 8).as_bytes(), "speaks version 3 of the protocol, and this one 2"),
+        (head(0x4745_5420, VERSION, 1, 8).as_bytes(), "another protocol"),
+        (head(MAGIC, VERSION, 1, BODY_BYTES_MAX as u32 + 1).as_bytes(), "is longer than"),
+        (head(MAGIC, VERSION, 999, 0).as_bytes(), "requests are of kind 1"),
+        (head(MAGIC, VERSION, 1, 0).as_bytes(), "the body is too short"),
+        (&without_session[..], "does not begin with a session"),
     ] {
         let mut raw = Raw::new(&server);
-        raw.0.write_all(message.as_bytes()).unwrap();
+        raw.0.write_all(message).unwrap();
         let (head, body) = raw.hear().unwrap();
         let Ok(Answer::Error(error)) = Answer::parse(head.kind.get(), &body) else { panic!("{message:?}") };
         assert!(error.to_string().contains(said), "{error}");

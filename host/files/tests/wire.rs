@@ -87,13 +87,28 @@ fn a_message_lies_on_the_wire_like_this() {
     let mut message = Vec::new();
     Request::Rename { from: "/a", to: "/bc" }.write(0x0102, &mut message);
     let expected: &[u8] =
-        b"OFTF\x00\x01\x00\x07\x00\x00\x00\x00\x00\x00\x01\x02\x00\x00\x00\x09\x00\x00\x00\x00\x00\x02/a\x00\x03/bc";
+        b"OFTF\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x01\x02\x00\x00\x00\x08\x00\x00\x00\x00\x06\x02/a\x03/bc";
     assert_eq!(message, expected);
     message.clear();
     Answer::Error(FileError::Busy("why".to_owned())).write(1, &mut message);
     let expected: &[u8] =
-        b"OFTF\x00\x01\x80\x09\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x06\x00\x00\x00\x00\x07\x00\x03why";
+        b"OFTF\x00\x02\x00\x02\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x06\x00\x00\x00\x00\x09\x07\x03why";
     assert_eq!(message, expected);
+}
+
+/// A version of the protocol is what its messages are called by number: whoever moves one counts the version on.
+#[test]
+fn each_message_has_its_number() {
+    let number_of = |write: &dyn Fn(&mut Vec<u8>)| {
+        let mut message = Vec::new();
+        write(&mut message);
+        message[HEAD_BYTES]
+    };
+    let numbers: Vec<u8> = requests().iter().map(|request| number_of(&|to| request.write(1, to))).collect();
+    let expected: Vec<u8> = (0..20).chain([19, 20, 21, 22, 23, 24, 25, 26]).collect();
+    assert_eq!(numbers, expected);
+    let numbers: Vec<u8> = answers()[..10].iter().map(|answer| number_of(&|to| answer.write(1, to))).collect();
+    assert_eq!(numbers, (0..10).collect::<Vec<u8>>());
 }
 
 #[test]
@@ -114,6 +129,16 @@ fn what_is_longer_than_the_bounds_is_refused() {
     assert!(matches!(Request::parse(head.kind.get(), body), Err(WireError::Body { .. })));
     message.clear();
     Request::Read { file: 1, parts: vec![Part { offset: 0, bytes: u32::MAX }] }.write(1, &mut message);
+    let (head, body) = parts_of(&message);
+    assert!(matches!(Request::parse(head.kind.get(), body), Err(WireError::Body { .. })));
+    message.clear();
+    // As many parts as there is room for in a body take no memory.
+    Request::Read { file: 1, parts: vec![Part { offset: 0, bytes: 0 }; 400_000] }.write(1, &mut message);
+    let (head, body) = parts_of(&message);
+    assert!(matches!(Request::parse(head.kind.get(), body), Err(WireError::Body { .. })));
+    let data = vec![0; openftl_files::wire::DATA_BYTES_MAX + 1];
+    message.clear();
+    Request::Append { is_quiet: false, data: &data }.write(1, &mut message);
     let (head, body) = parts_of(&message);
     assert!(matches!(Request::parse(head.kind.get(), body), Err(WireError::Body { .. })));
     let mut head: [u8; HEAD_BYTES] = *message.first_chunk().unwrap();
