@@ -1,6 +1,6 @@
 //! The words that people choose from, and what they are told about another one.
 
-/// Text that is none of the words for something. Enums whose words people write derive [`strum::EnumString`] with this as their error.
+/// Text that is none of the words for something. Enums whose words people write derive `strum::EnumString` with this as their error.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text:?} is no {noun}: choose {}", one_of(words))]
 pub struct UnknownWord {

@@ -7,7 +7,7 @@ use openftl_media::{
     SilentFault, Status, Timing,
 };
 use proptest::prelude::*;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 const UNIT: u32 = 4;
 /// Of the tiny profile: the time at which the first unit written at time zero is programmed, and each one after it
@@ -284,10 +284,10 @@ proptest! {
         let hidden = host.device.geometry().mw_cunits;
         let mut now = 0;
         // Blocks torn in an earlier round, or hidden then.
-        let mut lost = HashSet::new();
+        let mut lost = FxHashSet::default();
         for (steps, late, torn) in rounds {
             // What each tag wrote, and the write pointer of each chunk that is sure to survive.
-            let mut writes = HashMap::new();
+            let mut writes = FxHashMap::default();
             let mut resets = Vec::new();
             for (tag, (chunk, units, passes, fua)) in (0..).zip(steps) {
                 now += passes;

@@ -15,7 +15,7 @@ use openftl_sim::played::Played;
 use openftl_sim::stage::Stage;
 use openftl_sim::wire::Wire;
 use openftl_sim::world::{World, config};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 const DAMAGES: [Damage; 3] = [Damage::Unreadable, Damage::Corrupted, Damage::Offline];
 
@@ -395,7 +395,7 @@ fn the_sequence_of_data_is_never_used_twice() {
     }
     world.settle();
     idle(&mut world);
-    let mut seen: HashMap<u64, u64> = HashMap::new();
+    let mut seen: FxHashMap<u64, u64> = FxHashMap::default();
     for (ppa, oob) in blocks(&mut world) {
         if oob.kind == BlockKind::Data {
             let before = seen.insert(oob.sequence, oob.address);
@@ -408,8 +408,8 @@ fn the_sequence_of_data_is_never_used_twice() {
 /// A device on which every block fails the first time it is read.
 struct Hesitant {
     wire: Wire,
-    read: HashSet<Ppa>,
-    failing: HashMap<Tag, u64>,
+    read: FxHashSet<Ppa>,
+    failing: FxHashMap<Tag, u64>,
 }
 
 impl Media for Hesitant {
@@ -460,7 +460,7 @@ impl Media for Hesitant {
 #[test]
 fn a_read_that_succeeds_the_second_time_costs_nothing() {
     let mut world = cut_off(15);
-    let media = Hesitant { wire: world.wire.clone(), read: HashSet::new(), failing: HashMap::new() };
+    let media = Hesitant { wire: world.wire.clone(), read: FxHashSet::default(), failing: FxHashMap::default() };
     let ftl = BlockFtl::open(media, world.config.clone(), &mut world.clock).unwrap();
     assert_eq!(ftl.recovery_report().single_copies, Vec::<String>::new());
     assert!(ftl.recovery_report().replayed > 0);

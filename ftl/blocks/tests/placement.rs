@@ -11,7 +11,7 @@ use openftl_parts::{
 };
 use openftl_sim::played::Played;
 use openftl_sim::world::{World, config};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 const CAPACITY: u64 = 1_600;
 
@@ -25,7 +25,7 @@ fn world_with(placement: PlacementName, over_provisioning: Share) -> World {
 }
 
 /// The chunks on media that hold these blocks.
-fn chunks(world: &mut World, blocks: impl IntoIterator<Item = u64>) -> HashSet<ChunkId> {
+fn chunks(world: &mut World, blocks: impl IntoIterator<Item = u64>) -> FxHashSet<ChunkId> {
     let format = world.ftl().media().geometry().format();
     blocks.into_iter().filter_map(|block| world.ftl().place_on_media(block)).map(|ppa| format.chunk_of(ppa)).collect()
 }
@@ -400,7 +400,7 @@ fn mixed_chunks(name: PlacementName) -> usize {
     world.flush();
     assert!(relocated(&mut world) > 500, "{name} collects");
     let format = world.ftl().media().geometry().format();
-    let mut owners: HashMap<ChunkId, HashSet<u64>> = HashMap::new();
+    let mut owners: FxHashMap<ChunkId, FxHashSet<u64>> = FxHashMap::default();
     for block in 0..3 * third {
         if let Some(ppa) = world.ftl().place_on_media(block) {
             owners.entry(format.chunk_of(ppa)).or_default().insert(block / third);
@@ -431,7 +431,7 @@ fn without_placement_moved_blocks_go_where_the_host_writes() {
         world.flush();
         assert!(relocated(&mut world) > 500, "{name} collects");
         let format = world.ftl().media().geometry().format();
-        let mut ages: HashMap<ChunkId, Vec<u64>> = HashMap::new();
+        let mut ages: FxHashMap<ChunkId, Vec<u64>> = FxHashMap::default();
         for block in 0..CAPACITY {
             if let Some(ppa) = world.ftl().place_on_media(block) {
                 ages.entry(format.chunk_of(ppa)).or_default().push(last_written[block as usize]);

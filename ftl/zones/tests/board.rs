@@ -1,7 +1,8 @@
 //! The state machine of zones against a model that says the same in another way: every state × action × resource.
 
 use openftl_zones::{Action, Board, Limits, Zone, ZoneError, ZoneState};
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use rustc_hash::FxHashSet;
+use std::collections::{BTreeSet, VecDeque};
 
 const CAPACITY: u32 = 3;
 
@@ -231,7 +232,7 @@ fn every_state_that_can_be_reached_takes_every_deed_as_the_model_does() {
             window,
         };
         let first = (empty, Board::new(zones as u32, CAPACITY, limits).with_windows(window));
-        let mut seen = HashSet::from([first.0.clone()]);
+        let mut seen = FxHashSet::from_iter([first.0.clone()]);
         let mut waiting = VecDeque::from([first]);
         while let Some((model, board)) = waiting.pop_front() {
             for zone in 0..zones {
