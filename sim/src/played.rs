@@ -125,7 +125,7 @@ pub trait Played: Sized {
 
     /// Lets the drive work until `span` has passed.
     fn idle(&mut self, span: Nanos) {
-        let until = self.rig_mut().end_of(span);
+        let until = self.rig_mut().begin_idle(span);
         loop {
             match self.rig_mut().step_until(until) {
                 Ok(Some(done)) => self.take(done),

@@ -174,8 +174,8 @@ impl<F: Ftl<Media = Wire> + Target> Rig<F> {
         Ok(Some(done))
     }
 
-    /// Lets time pass until the end of `span`; see [`Rig::step_until`].
-    pub fn end_of(&mut self, span: Nanos) -> Time {
+    /// The host asks for nothing until `span` has passed, and waits for nothing. Gives the end of that; see [`Rig::step_until`].
+    pub fn begin_idle(&mut self, span: Nanos) -> Time {
         self.waiting.begin_anew(self.clock.0);
         self.clock.now() + span
     }

@@ -11,12 +11,12 @@
 use crate::assembly::{self, Drive, Wanted, ZonedDrive, ZonesWanted};
 use crate::failure::Failure;
 use crate::flash::Flash;
-use openftl_blocks::{BlockFtl, Ftl};
+use openftl_blocks::Ftl;
 use openftl_core::Clock;
-use openftl_drive::any_drive::AnyDrive;
+use openftl_drive::any_drive::{AnyDrive, Shape};
 use openftl_media::partition::{join, split};
 use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, PartName};
-use openftl_zones::ZoneFtl;
+use openftl_zones::Face;
 use std::fmt;
 use std::path::Path;
 
@@ -80,21 +80,21 @@ impl Namespaces {
         clock: &mut impl Clock,
     ) -> Result<Namespaces, Failure> {
         Namespaces::each(device, parts, wanted, |flash, wanted, label| {
-            let formatted = match wanted {
-                Wanted::Block(config) => BlockFtl::format(flash, config, clock).map(AnyDrive::from),
+            let (config, shape, face) = match wanted {
+                Wanted::Block(config) => (config, Shape::Blocks, Face::default()),
                 Wanted::Zoned(config, ZonesWanted::New(zones)) => {
-                    let zoned = zones.zoned(flash.geometry());
-                    ZoneFtl::format(flash, config, zoned, clock).map(|mut drive| {
-                        drive.set_face(zones.interface.unwrap_or(zones.face));
-                        AnyDrive::from(drive)
-                    })
+                    (config, Shape::Zones(zones.zoned(flash.geometry())), zones.interface.unwrap_or(zones.face))
                 }
                 Wanted::Zoned(_, ZonesWanted::Found(_)) => unreachable!("new zones have settings"),
             };
-            formatted.map_err(|error| {
+            let mut drive = AnyDrive::format(flash, config, shape, clock).map_err(|error| {
                 let failure = Failure::failed(error).fix("ask for less capacity, or another profile");
                 label.map_or(failure.clone(), |label| failure.about(format_args!("namespace {}", label.name)))
-            })
+            })?;
+            if let AnyDrive::Zones(zones) = &mut drive {
+                zones.set_face(face);
+            }
+            Ok(drive)
         })
     }
 

@@ -296,7 +296,7 @@ impl BlockFtl {
         }
         self.hand_over();
         self.run(clock, tenant, |ftl| {
-            let is_at_rest = !ftl.is_at_work() && ftl.flash.is_handed_over() && !ftl.flash.stirred;
+            let is_at_rest = !ftl.is_at_work() && !ftl.flash.stirred;
             is_at_rest || !ftl.is_short_of_chunks()
         })
     }

@@ -123,9 +123,11 @@ impl BlockFtl {
         if is_kept { None } else { Some(self.scrub.due.unwrap_or(Time::ZERO)) }
     }
 
-    /// Whether the device works on anything but a read of the scrub. That one is always under way where the interval is shorter than a pass.
+    /// Whether the device has, or is to get, any command but a read of the scrub. Such a read is always under way where the interval of
+    /// the scrub is shorter than a pass.
+    #[must_use]
     pub fn is_at_work(&self) -> bool {
-        self.flash.under_way > u32::from(self.scrub.reading.is_some())
+        !self.flash.is_handed_over() || self.flash.under_way > u32::from(self.scrub.reading.is_some())
     }
 
     /// Reads the next blocks that are due.

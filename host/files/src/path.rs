@@ -12,7 +12,12 @@ pub const PATH_BYTES_MAX: usize = 1024;
 pub fn normal(path: &str) -> Result<String, FileError> {
     let invalid = |reason: &str| FileError::Invalid(format!("path {path:?} {reason}"));
     if path.len() > PATH_BYTES_MAX {
-        return Err(invalid("is longer than 1024 bytes"));
+        // Not all of it: whoever sent it may have sent megabytes.
+        let begin = &path[..path.floor_char_boundary(64)];
+        let bytes = path.len();
+        return Err(FileError::Invalid(format!(
+            "path {begin:?}… of {bytes} bytes is longer than {PATH_BYTES_MAX} bytes"
+        )));
     }
     if !path.starts_with('/') {
         return Err(invalid("does not begin with \"/\": a drive has no working folder"));
@@ -85,6 +90,8 @@ mod tests {
         check("", "does not begin with");
         check("/db/../x", "\"..\"");
         check(&format!("/{}", "x".repeat(1024)), "longer than 1024");
+        let long = normal(&"\u{1}".repeat(1 << 20)).unwrap_err().to_string();
+        assert!(long.len() < 1024, "what is said of a long path is short: {} bytes", long.len());
     }
 
     #[test]
