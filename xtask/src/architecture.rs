@@ -20,16 +20,17 @@ const LONG: [(&str, usize); 6] = [
 ];
 
 /// Types whose methods stand in many files of their crate, so each of these names the type and the type has each of them.
-const SHARED: [&str; 2] = ["block_ftl::BlockFtl", "drive::ZoneFtl"];
+const SHARED: [&str; 3] = ["block_ftl::BlockFtl", "drive::ZoneFtl", "drive::PageFtl"];
 
 /// The crates below `ftl/`, and which of the others each is composed of.
-const FTLS: [(&str, &[&str]); 6] = [
+const FTLS: [(&str, &[&str]); 7] = [
     ("parts", &[]),
     ("blocks", &["parts"]),
     ("tables", &["parts", "blocks"]),
     ("zones", &["parts", "blocks"]),
     ("segments", &["parts", "blocks", "zones"]),
     ("append", &["parts", "blocks"]),
+    ("pages", &["parts", "blocks"]),
 ];
 
 /// Whether the house is in order.

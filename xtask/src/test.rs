@@ -317,7 +317,8 @@ mod tests {
     /// A file that no program has as a module would never run.
     #[test]
     fn every_file_of_tests_that_are_one_program_is_a_module_of_it() {
-        let ftl_and_media = ["ftl/append", "ftl/blocks", "ftl/segments", "ftl/tables", "ftl/zones", "media"];
+        let ftl_and_media =
+            ["ftl/append", "ftl/blocks", "ftl/pages", "ftl/segments", "ftl/tables", "ftl/zones", "media"];
         let hosts = ["host/server", "host/files", "host/nvme-media"];
         for folder in ftl_and_media.into_iter().chain(hosts).map(|folder| shell::root().join(folder).join("tests")) {
             let manifest = std::fs::read_to_string(folder.join("../Cargo.toml")).unwrap();

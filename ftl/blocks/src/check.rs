@@ -50,6 +50,10 @@ pub struct CheckReport {
     pub zone_blocks_verified: u64,
     /// Of the findings the blocks of zones that cannot be read.
     pub zone_blocks_lost: u64,
+    /// Pages of a store of pages, and of the findings those that cannot be read.
+    pub pages: u64,
+    /// See [`CheckReport::pages`].
+    pub pages_lost: u64,
 }
 
 /// A table of which blocks cannot be read.

@@ -13,6 +13,8 @@ pub enum DriveKind {
     Zones,
     /// Zones that hosts see as segments.
     Segments,
+    /// Pages of any size.
+    Pages,
     /// Something of a later version.
     Newer,
 }
@@ -24,6 +26,7 @@ impl DriveKind {
         match (catalog_blocks, tenant.family()) {
             (0, _) => DriveKind::Blocks,
             (_, 0) if tenant.kind == 0 => DriveKind::Tables,
+            (_, 0) if tenant.kind == TenantNote::PAGES => DriveKind::Pages,
             // 3: with windows.
             (_, 1 | 3) => DriveKind::Zones,
             (_, 2) => DriveKind::Segments,
@@ -45,6 +48,7 @@ impl DriveKind {
             DriveKind::Tables => "table",
             DriveKind::Zones => "zoned",
             DriveKind::Segments => "segment",
+            DriveKind::Pages => "page",
             DriveKind::Newer => "newer",
         }
     }

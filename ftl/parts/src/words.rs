@@ -230,6 +230,9 @@ impl TenantNote {
     /// Bits of the kind that tell tenants apart. What does not know the others does not open the drive.
     pub const FAMILY_BITS: u32 = 2;
 
+    /// The kind of a store of pages. Its family is that of tables; what knows tables alone sees that it is none.
+    pub const PAGES: u8 = 1 << TenantNote::FAMILY_BITS;
+
     /// Which tenant it is, whatever else its kind says.
     #[must_use]
     pub fn family(self) -> u8 {
@@ -240,6 +243,6 @@ impl TenantNote {
     /// drive needs can be read without.
     #[must_use]
     pub fn goes_on_in_order(self) -> bool {
-        self.kind != 0
+        self.family() != 0
     }
 }

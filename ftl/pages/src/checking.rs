@@ -1,0 +1,55 @@
+//! Verifying the pages of a drive: every one is read, and says that it is that page.
+
+use crate::drive::PageFtl;
+use crate::place::Place;
+use crate::reads::{ReadFor, Wanted};
+use openftl_blocks::check::CheckReport;
+use openftl_core::Clock;
+use openftl_parts::open_error::OpenError;
+
+/// Pages that are read at a time.
+const READS: usize = 64;
+
+impl PageFtl {
+    /// Verifies area and metadata as [`openftl_blocks::BlockFtl::check`] does, and each page. `progress` is told the blocks and pages done and
+    /// in all. Nothing is written.
+    ///
+    /// # Errors
+    /// If the device stops answering.
+    pub fn check(
+        &mut self,
+        clock: &mut dyn Clock,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<CheckReport, OpenError> {
+        let all = self.pages.index.pages();
+        let mut report =
+            self.ftl.check_beside(clock, &mut |done, blocks| progress(done, blocks + all), &mut self.pages)?;
+        let area = u64::from(self.pages.layout.area_blocks());
+        let (mut from, mut verified) = (Some(0), 0);
+        while let Some(first) = from {
+            let some: Vec<(u64, Place)> = self.pages.index.pages_from(first).take(READS).collect();
+            from = some.last().and_then(|(lpid, _)| lpid.checked_add(1));
+            if some.is_empty() {
+                break;
+            }
+            for (lpid, _) in &some {
+                self.ftl.flash.now = self.ftl.flash.now.max(clock.now());
+                self.pages.begin_read(&mut self.ftl.flash, Wanted { tag: 0, lpid: *lpid, what: ReadFor::Check });
+            }
+            self.ftl.hand_over();
+            while !self.pages.reads.is_idle() {
+                self.ftl.run(clock, &mut self.pages, |ftl| ftl.flash.reads.under_way() == 0)?;
+                self.pages.begin_waiting(&mut self.ftl.flash);
+                self.ftl.hand_over();
+            }
+            verified += some.len() as u64;
+            progress(area + verified, area + all);
+        }
+        for lpid in std::mem::take(&mut self.pages.reads.lost) {
+            report.pages_lost += 1;
+            report.add(format!("page {lpid} cannot be read from the medium"));
+        }
+        report.pages = self.pages();
+        Ok(report)
+    }
+}

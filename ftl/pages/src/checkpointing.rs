@@ -1,0 +1,187 @@
+//! Checkpoints: what the ring says goes to the leaves of the map, so that the ring can go on.
+//!
+//! ```text
+//!   idle ──▶ quiescing ──▶ writing ──▶ ending ──▶ idle
+//!            nothing new   leaves and  the anchor says
+//!            is committed; sessions    where the ring
+//!            all is on     as they     begins now
+//!            media         were then
+//! ```
+//!
+//! For an instant all that was committed is on media and in the ring. A leaf says what was true then, whatever has changed since: that is in the
+//! part of the ring which the anchor will begin with.
+
+use crate::drive::PageFtl;
+use crate::layout::{Anchor, SESSION_BLOCKS};
+use crate::place::Place;
+use openftl_core::{BLOCK_BYTES, FrameForm};
+use openftl_parts::target::{Durability, Request};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Writes of leaves that are under way, at most.
+const WRITES_MAX: u64 = 64;
+
+/// How far a checkpoint is.
+#[derive(Debug)]
+pub(crate) enum Checkpoint {
+    /// There is none.
+    Idle,
+    /// All is to be on media.
+    Quiescing,
+    /// Leaves are written.
+    Writing(Box<Snapshot>),
+    /// The anchor is written, or to be.
+    Ending { anchor: Anchor, write: Option<u64> },
+}
+
+/// What was true when all was on media.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    anchor: Anchor,
+    /// Leaves that are to be written.
+    leaves: BTreeSet<u64>,
+    /// Blocks of sessions that are to be written.
+    sessions: VecDeque<(u32, Box<[u8; BLOCK_BYTES]>)>,
+}
+
+impl Checkpoint {
+    /// Nothing new may be committed or moved.
+    pub(crate) fn is_quiescing(&self) -> bool {
+        matches!(self, Checkpoint::Quiescing)
+    }
+
+    /// Whether it waits for a flush, with so many writes acknowledged and durable.
+    pub(crate) fn wants_flush(&self, acknowledged: u64, durable: u64) -> bool {
+        matches!(self, Checkpoint::Ending { write: Some(write), .. } if *write <= acknowledged && *write > durable)
+    }
+}
+
+impl PageFtl {
+    /// Begins a checkpoint, unless there is one.
+    pub(crate) fn begin_checkpoint(&mut self) {
+        if matches!(self.checkpoint, Checkpoint::Idle) {
+            self.checkpoint = Checkpoint::Quiescing;
+            self.ftl.flash.stirred = true;
+        }
+    }
+
+    /// Goes on with the checkpoint. Returns whether anything was done.
+    pub(crate) fn advance_checkpoint(&mut self) -> bool {
+        match &mut self.checkpoint {
+            Checkpoint::Idle if self.pages.ring.is_long() => {
+                self.begin_checkpoint();
+                true
+            }
+            Checkpoint::Idle => false,
+            Checkpoint::Quiescing => self.quiesce(),
+            Checkpoint::Writing(_) => self.write_leaves(),
+            Checkpoint::Ending { write: None, .. } => self.write_anchor(),
+            Checkpoint::Ending { anchor, write: Some(write) } if *write <= self.durable_write => {
+                self.pages.ring.tail = anchor.tail;
+                self.checkpoint = Checkpoint::Idle;
+                true
+            }
+            Checkpoint::Ending { .. } => false,
+        }
+    }
+
+    fn quiesce(&mut self) -> bool {
+        let last = self.pages.queue.last();
+        let has_acted = last > self.wanted;
+        self.wanted = self.wanted.max(last);
+        if self.pages.has_in_flight() {
+            return has_acted | self.pages.push_out_all(&mut self.ftl.flash);
+        }
+        let ring = &self.pages.ring;
+        if !self.pages.queue.is_empty() || !ring.gathered.is_empty() || !ring.ready.is_empty() {
+            return has_acted;
+        }
+        let anchor = Anchor {
+            tail: ring.head,
+            group: ring.next_group,
+            version: self.pages.next_version,
+            capacity_grains: self.pages.capacity_grains,
+        };
+        let leaves = self.pages.index.dirty_leaves();
+        let session_block = |at: u32| {
+            let mut block = Box::new([0; BLOCK_BYTES]);
+            self.pages.sessions.write(at, &mut block);
+            (at, block)
+        };
+        let sessions = (0..SESSION_BLOCKS).map(session_block).collect();
+        self.pages.before = Some(BTreeMap::new());
+        self.checkpoint = Checkpoint::Writing(Box::new(Snapshot { anchor, leaves, sessions }));
+        true
+    }
+
+    fn write_leaves(&mut self) -> bool {
+        let mut has_acted = false;
+        loop {
+            if self.next_write - self.acknowledged >= WRITES_MAX {
+                return has_acted;
+            }
+            let Checkpoint::Writing(snapshot) = &mut self.checkpoint else { return has_acted };
+            if let Some((at, block)) = snapshot.sessions.front() {
+                let at = *at;
+                let Some(frame) = self.ftl.flash.frames.acquire(FrameForm::Bytes) else { return has_acted };
+                *self.ftl.flash.frames.bytes_mut(frame) = **block;
+                if self.write_area(u64::from(1 + at), &[frame]).is_none() {
+                    return has_acted;
+                }
+                if let Checkpoint::Writing(snapshot) = &mut self.checkpoint {
+                    snapshot.sessions.pop_front();
+                }
+                has_acted = true;
+                continue;
+            }
+            let Some(first) = snapshot.leaves.first().copied() else {
+                self.checkpoint = Checkpoint::Ending { anchor: snapshot.anchor, write: None };
+                self.pages.before = None;
+                return true;
+            };
+            let Some(next) = self.pages.index.next_to_write(first) else {
+                snapshot.leaves.remove(&first);
+                continue;
+            };
+            let end = self.pages.index.end_of(next.first);
+            let mut leaf = self.pages.index.leaf(next.first).clone();
+            let before = self.pages.before.as_ref().expect("it is kept while leaves are written");
+            let changed = before.range(next.first..).take_while(|(lpid, _)| end.is_none_or(|end| **lpid < end));
+            let changed: Vec<(u64, Option<Place>)> = changed.map(|(lpid, place)| (*lpid, *place)).collect();
+            let has_changed = !changed.is_empty();
+            // What is not there makes room for what was.
+            let (gone, back): (Vec<_>, Vec<_>) = changed.into_iter().partition(|(_, place)| place.is_none());
+            for (lpid, place) in gone.into_iter().chain(back) {
+                leaf.set(lpid, place).expect("what was true a moment ago has room in a leaf");
+            }
+            let slot = self.pages.layout.slot_block(next.slot);
+            let is_gone = next.is_gone && leaf.pages() == 0 && !has_changed;
+            let is_begun = if is_gone {
+                let trim = Request::Trim { first: slot, blocks: 1, durability: Durability::Volatile };
+                self.submit_area(trim).is_some()
+            } else {
+                let Some(frame) = self.ftl.flash.frames.acquire(FrameForm::Bytes) else { return has_acted };
+                leaf.write(self.ftl.flash.frames.bytes_mut(frame));
+                self.write_area(slot, &[frame]).is_some()
+            };
+            if !is_begun {
+                return has_acted;
+            }
+            self.pages.index.written(next.first, is_gone, has_changed);
+            if let Checkpoint::Writing(snapshot) = &mut self.checkpoint {
+                snapshot.leaves.remove(&next.first);
+            }
+            self.pages.statistics.leaves_written += 1;
+            has_acted = true;
+        }
+    }
+
+    fn write_anchor(&mut self) -> bool {
+        let Checkpoint::Ending { anchor, .. } = self.checkpoint else { return false };
+        let Some(frame) = self.ftl.flash.frames.acquire(FrameForm::Bytes) else { return false };
+        anchor.write(self.ftl.flash.frames.bytes_mut(frame));
+        let Some(write) = self.write_area(0, &[frame]) else { return false };
+        self.checkpoint = Checkpoint::Ending { anchor, write: Some(write) };
+        true
+    }
+}

@@ -1,0 +1,192 @@
+//! Cleaning: pages that are needed move together, so that chunks become free.
+//!
+//! ```text
+//!   victim ──▶ a window of it is read ──▶ page by page: does the map say that it is here? ──▶ put with others that move
+//!      ▲                                                                                          │ programmed
+//!      └── chosen while free chunks are few        erased ◀── the ring says so, for good ◀────────┘
+//! ```
+//!
+//! Pages are found by their headers, one behind the other; blocks say where the first page begins in them, so that a block that is lost costs the
+//! pages that reach into it, and no others.
+
+use crate::open_chunk::Owner;
+use crate::pages::Pages;
+use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Place};
+use crate::queue::Mutation;
+use crate::reading::OF_VICTIM;
+use crate::victim::{Victim, Window};
+use openftl_core::checksum::crc32c;
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame};
+use openftl_media::Completion;
+use openftl_parts::flash::Flash;
+use openftl_parts::flash::reads::ReadId;
+
+impl Pages {
+    /// Goes on with cleaning. Returns whether anything was done.
+    pub(crate) fn clean(&mut self, flash: &mut Flash) -> bool {
+        let mut has_acted = false;
+        while self.clean_step(flash) {
+            has_acted = true;
+        }
+        has_acted
+    }
+
+    /// The chunk to clean: a weak one, or the one that holds least. `None` where nothing would be gained.
+    fn choose_victim(&self, flash: &Flash) -> Option<ChunkId> {
+        let is_short = self.is_short(flash);
+        let worth = self.chunk_grains - crate::place::grains_of(self.page_bytes_max) + 1;
+        let may = self.chunks.iter().filter(|(chunk, known)| {
+            !self.slot_of.contains_key(chunk)
+                && known.held == 0
+                && known.moving == 0
+                && (known.is_weak || (is_short && known.live < worth))
+        });
+        may.min_by_key(|(_, known)| (!known.is_weak, known.live)).map(|(chunk, _)| *chunk)
+    }
+
+    fn clean_step(&mut self, flash: &mut Flash) -> bool {
+        let Some(victim) = &self.cleaning.at else {
+            let Some(chunk) = self.choose_victim(flash) else { return false };
+            self.cleaning.at = Some(Victim { chunk, grain: 0, window: None });
+            return true;
+        };
+        match &victim.window {
+            None if victim.grain >= self.chunk_grains || self.chunks[&victim.chunk].live == 0 => {
+                self.end_victim(flash);
+                true
+            }
+            None => self.read_window(flash),
+            Some(window) if window.commands > 0 => false,
+            Some(_) => self.take_window(flash),
+        }
+    }
+
+    /// Reads what comes next of the victim.
+    fn read_window(&mut self, flash: &mut Flash) -> bool {
+        let victim = self.cleaning.at.as_ref().expect("a chunk is cleaned");
+        let (chunk, first) = (victim.chunk, victim.grain / GRAINS_PER_BLOCK);
+        let chunk_blocks = self.chunk_grains / GRAINS_PER_BLOCK;
+        let count = (chunk_blocks - first).min(self.page_blocks_max().max(self.unit_blocks as usize) as u32);
+        let Some(frames) = self.take_frames(flash, count as usize, true) else { return false };
+        let blocks: Vec<(u32, Frame)> = (first..).zip(frames.iter().copied()).collect();
+        let commands = self.fetch(flash, chunk, &blocks, OF_VICTIM);
+        flash.statistics.relocation_reads += u64::from(count);
+        let lost = vec![false; frames.len()];
+        self.cleaning.at.as_mut().expect("a chunk is cleaned").window = Some(Window { first, frames, lost, commands });
+        true
+    }
+
+    /// A command of a window has ended.
+    pub(crate) fn window_read_ended(&mut self, flash: &mut Flash, id: ReadId, completion: Completion) {
+        let Some(lost) = self.lost_blocks(flash, id, completion) else { return };
+        let window = self.cleaning.at.as_mut().and_then(|victim| victim.window.as_mut()).expect("it is read");
+        window.commands -= 1;
+        for block in lost {
+            window.lost[(block - window.first) as usize] = true;
+        }
+    }
+
+    /// Moves the next page of the window. Returns whether it got on.
+    fn take_window(&mut self, flash: &mut Flash) -> bool {
+        let Victim { chunk, grain, window } = self.cleaning.at.as_ref().expect("a chunk is cleaned");
+        let (chunk, grain, window) = (*chunk, *grain, window.as_ref().expect("it was read"));
+        let (first, end) = (window.first, window.first + window.frames.len() as u32);
+        let block = grain / GRAINS_PER_BLOCK;
+        if block >= end {
+            self.leave_window(flash);
+            return true;
+        }
+        let index = (block - first) as usize;
+        let within = (grain % GRAINS_PER_BLOCK) as usize * GRAIN_BYTES;
+        // The first page that begins behind this block. A page that reaches into the next one may have been cut off there.
+        let next_head = |from: u32| {
+            let heads = (from..end).filter(|block| !window.lost[(block - first) as usize]).find_map(|block| {
+                let head = Pages::head_of(flash, window.frames[(block - first) as usize])?;
+                Some(block * GRAINS_PER_BLOCK + head)
+            });
+            heads.unwrap_or(end * GRAINS_PER_BLOCK)
+        };
+        let header = match window.lost[index] {
+            true => None,
+            // Blocks are entered where their first page begins.
+            false if within == 0 && Pages::head_of(flash, window.frames[index]) != Some(0) => {
+                let next = next_head(block);
+                self.cleaning.at.as_mut().expect("a chunk is cleaned").grain = next;
+                return true;
+            }
+            false => Header::read(&flash.frames.bytes(window.frames[index])[within..]),
+        };
+        let Some(header) = header else {
+            let next = next_head(block + 1);
+            self.cleaning.at.as_mut().expect("a chunk is cleaned").grain = next;
+            return true;
+        };
+        let place = Place::new(flash.format, chunk, grain, header.bytes);
+        let blocks = place.blocks(flash.format);
+        let behind = grain + place.grains();
+        let behind = if behind.div_ceil(GRAINS_PER_BLOCK) > block + 1 { next_head(block + 1) } else { behind };
+        let is_live = self.index.get(header.lpid) == Some(place);
+        if is_live && blocks.end > end && block > first {
+            // All of it in one window.
+            self.leave_window(flash);
+            return true;
+        }
+        if is_live {
+            let range = (blocks.start - first) as usize..(blocks.end.min(end) - first) as usize;
+            let is_lost = blocks.end > end || window.lost[range.clone()].iter().any(|lost| *lost);
+            let mut bytes = std::mem::take(&mut self.scratch);
+            bytes.clear();
+            for frame in &window.frames[range] {
+                bytes.extend_from_slice(flash.frames.bytes(*frame));
+            }
+            debug_assert!(is_lost || bytes.len() <= self.page_blocks_max() * BLOCK_BYTES);
+            let begin = within + HEADER_BYTES;
+            let page = bytes.get(begin..begin + header.bytes as usize).filter(|_| !is_lost);
+            let page = page.filter(|page| crc32c(page) == header.crc);
+            let moved = match page {
+                Some(page) => self.put(flash, header, &[page], Owner::Moves(place), true).map(Some),
+                None => Some(None),
+            };
+            self.scratch = bytes;
+            match moved {
+                None => return false,
+                Some(Some(to)) => {
+                    self.set(header.lpid, Some(to));
+                    self.chunks.get_mut(&chunk).expect("the victim is known").moving += 1;
+                    self.statistics.moved_bytes += u64::from(place.grains()) * GRAIN_BYTES as u64;
+                    self.kill(flash, place);
+                }
+                Some(None) => self.lose(flash, header.lpid, place),
+            }
+        }
+        self.cleaning.at.as_mut().expect("a chunk is cleaned").grain = behind;
+        true
+    }
+
+    fn leave_window(&mut self, flash: &mut Flash) {
+        let victim = self.cleaning.at.as_mut().expect("a chunk is cleaned");
+        let window = victim.window.take().expect("it was read");
+        window.frames.into_iter().for_each(|frame| flash.frames.release(frame));
+        self.keep_frames(flash);
+    }
+
+    /// The page is lost: an error until it is put or deleted.
+    fn lose(&mut self, flash: &mut Flash, lpid: u64, place: Place) {
+        self.set(lpid, Some(Place::LOST));
+        self.queue.push(Mutation::Lost { lpid, from: place });
+        self.kill(flash, place);
+    }
+
+    /// All of the victim was looked at. Pages of it that are left are lost.
+    fn end_victim(&mut self, flash: &mut Flash) {
+        let Victim { chunk, .. } = self.cleaning.at.take().expect("a chunk is cleaned");
+        self.statistics.chunks_cleaned += 1;
+        if self.chunks[&chunk].live > 0 {
+            let is_there = |place: Place| place != Place::LOST && place.chunk(flash.format) == chunk;
+            let left: Vec<(u64, Place)> = self.index.pages_from(0).filter(|(_, place)| is_there(*place)).collect();
+            left.into_iter().for_each(|(lpid, place)| self.lose(flash, lpid, place));
+        }
+        self.doom_if_empty(flash, chunk);
+        flash.stirred = true;
+    }
+}

@@ -1,0 +1,662 @@
+//! The drive: what a host may ask of a store of pages.
+//!
+//! Sans-IO like every FTL: requests are begun with a tag below [`TAGS`], [`PageFtl::poll`](openftl_parts::Target::poll) gives back what has ended,
+//! and [`PageFtl::next_due`](openftl_parts::Target::next_due) says when to poll again.
+
+use crate::checkpointing::Checkpoint;
+use crate::error::{StoreError, expect_length};
+use crate::open_chunk::Owner;
+use crate::pages::{PageStatistics, Pages};
+use crate::place::{GRAIN_BYTES, HEADER_BYTES, Header, Place, grains_of};
+use crate::queue::{Mutation, Queued};
+use crate::reads::{ReadFor, Wanted};
+use crate::record::CHANGE_BYTES;
+use crate::request::{Change, Session, SessionId, StoreDone, StoreRequest, StoreTarget};
+use crate::session::{Batch, Staged, Turn};
+use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
+use openftl_core::checksum::Crc32c;
+use openftl_core::{BLOCK_BYTES, Frames, Time};
+use openftl_media::Media;
+use openftl_parts::accounts::statistics::Statistics;
+use openftl_parts::target::{Done, Durability, IoError, Target, Vitals};
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+
+/// Tags of the host are below this.
+pub const TAGS: u64 = 1 << 61;
+
+/// Marks the tags of what the drive asks of the block FTL.
+pub(crate) const OWN: u64 = 1 << 63;
+/// Of those, a flush.
+pub(crate) const OWN_FLUSH: u64 = OWN | 1 << 62;
+
+/// Part of the ring that mutations may take that are not in it yet.
+const QUEUE_SHARE: usize = 8;
+
+/// Who waits until mutations are durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Waiter {
+    pub mutation: u64,
+    pub tag: u64,
+}
+
+/// A store of pages. See the module.
+pub struct PageFtl<M: ?Sized = dyn Media> {
+    pub(crate) pages: Pages,
+    /// Who waits, by mutation.
+    pub(crate) waiters: VecDeque<Waiter>,
+    /// Batches in the ring that are not known to be durable: mutation, session, number.
+    pub(crate) logged: VecDeque<(u64, SessionId, u64)>,
+    /// All mutations up to this one are to be durable soon, and are.
+    pub(crate) wanted: u64,
+    pub(crate) durable: u64,
+    /// Writes of the area: the last one begun, the last one before which all are acknowledged, and those behind that are.
+    pub(crate) next_write: u64,
+    pub(crate) acknowledged: u64,
+    acknowledged_early: Vec<u64>,
+    /// Groups on their way: write, last mutation.
+    pub(crate) groups: VecDeque<(u64, u64)>,
+    /// The last mutation of which the group was acknowledged.
+    pub(crate) written: u64,
+    /// A flush is under way, begun when so many writes were acknowledged, and mutations up to that one.
+    pub(crate) flushing: Option<(u64, u64)>,
+    /// Writes of the area that are durable.
+    pub(crate) durable_write: u64,
+    pub(crate) checkpoint: Checkpoint,
+    /// A write of the area has failed: what is durable of the ring is known no more.
+    pub(crate) area_lost: Option<IoError>,
+    /// Versions that conditions wait for.
+    asked_versions: Vec<Place>,
+    pub(crate) done: Vec<StoreDone>,
+    ended: Vec<Done>,
+    pub(crate) ftl: BlockFtl<M>,
+}
+
+impl<M: Media> Deref for PageFtl<M> {
+    type Target = PageFtl;
+
+    fn deref(&self) -> &PageFtl {
+        self
+    }
+}
+
+impl<M: Media> DerefMut for PageFtl<M> {
+    fn deref_mut(&mut self) -> &mut PageFtl {
+        self
+    }
+}
+
+impl<M: Media> PageFtl<M> {
+    pub(crate) fn new(ftl: BlockFtl<M>, pages: Pages) -> PageFtl<M> {
+        PageFtl {
+            pages,
+            waiters: VecDeque::new(),
+            logged: VecDeque::new(),
+            wanted: 0,
+            durable: 0,
+            next_write: 0,
+            acknowledged: 0,
+            acknowledged_early: Vec::new(),
+            groups: VecDeque::new(),
+            written: 0,
+            flushing: None,
+            durable_write: 0,
+            checkpoint: Checkpoint::Idle,
+            area_lost: None,
+            asked_versions: Vec::new(),
+            done: Vec::new(),
+            ended: Vec::new(),
+            ftl,
+        }
+    }
+
+    /// The device, for those who test what the FTL bears.
+    pub fn media_mut(&mut self) -> &mut M {
+        self.ftl.media_mut()
+    }
+}
+
+impl PageFtl {
+    /// Bytes of a page, at most.
+    #[must_use]
+    pub fn page_bytes_max(&self) -> u32 {
+        self.pages.page_bytes_max
+    }
+
+    /// Bytes that pages may take, with headers and what they leave of their last grains.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.pages.capacity_grains * GRAIN_BYTES as u64
+    }
+
+    /// Bytes that pages take, those of batches that are not committed included.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.pages.live_grains * GRAIN_BYTES as u64
+    }
+
+    /// How many pages there are.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.pages.index.pages() + self.pages.carried.len() as u64
+    }
+
+    /// What happened since the drive was opened.
+    #[must_use]
+    pub fn statistics(&self) -> (&Statistics, &PageStatistics) {
+        (self.ftl.statistics(), &self.pages.statistics)
+    }
+
+    /// Counts from nothing from now on.
+    pub fn reset_statistics(&mut self) {
+        self.ftl.reset_statistics();
+        self.pages.statistics = PageStatistics::default();
+    }
+
+    /// Bytes of memory for where pages are.
+    #[must_use]
+    pub fn map_bytes(&self) -> u64 {
+        self.pages.index.bytes()
+    }
+
+    /// The state of the parts in one line, for messages about what should never happen.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let pages = &self.pages;
+        let open = pages.open.iter().flatten().map(|open| {
+            let states: Vec<_> = open.units.iter().map(|unit| unit.state).collect();
+            format!("{:?} at grain {}: {states:?}, {} in flight", open.chunk, open.next_grain, open.pages.len())
+        });
+        format!(
+            "{} pages, {} of {} grains, {} mutations wait, {} bytes gathered, {} groups ready, wanted {}, written {}, durable {}, \
+             writes {}/{}/{}, {:?}, {} doomed, victim {:?}, {} reads wait, open {:?}; {}",
+            pages.index.pages(),
+            pages.live_grains,
+            pages.capacity_grains,
+            pages.queue.last() - pages.queue.logged,
+            pages.ring.gathered.len(),
+            pages.ring.ready.len(),
+            self.wanted,
+            self.written,
+            self.durable,
+            self.durable_write,
+            self.acknowledged,
+            self.next_write,
+            self.checkpoint,
+            pages.doomed.len(),
+            pages.cleaning.victim(),
+            pages.reads.waiting.len(),
+            open.collect::<Vec<_>>(),
+            self.ftl.describe()
+        )
+    }
+
+    pub(crate) fn expect_writable(&self) -> Result<(), StoreError> {
+        match (self.ftl.read_only_reason(), self.area_lost) {
+            (Some(reason), _) => Err(StoreError::ReadOnly(reason)),
+            (None, Some(error)) => Err(StoreError::Log(error)),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Changes of a batch, at most.
+    fn batch_max(&self) -> usize {
+        self.pages.ring.bytes() / QUEUE_SHARE / CHANGE_BYTES
+    }
+
+    /// Whether a page of so many grains can be put in place of `old`.
+    fn expect_room(&self, lpid: u64, grains: u32, old: Option<Place>) -> Result<(), StoreError> {
+        let pages = &self.pages;
+        let (used, needed, capacity) = (pages.live_grains, u64::from(grains), pages.capacity_grains);
+        // A page that is not longer than before, and what is deleted, has room on a full drive.
+        let shorter = old.is_some_and(|old| old != Place::LOST && old.grains() >= grains);
+        let most = if shorter { capacity + u64::from(grains_of(pages.page_bytes_max)) } else { capacity };
+        if used + needed > most {
+            let (needed, free) = (needed * GRAIN_BYTES as u64, capacity.saturating_sub(used) * GRAIN_BYTES as u64);
+            return Err(StoreError::NoSpace { lpid, needed, free });
+        }
+        Ok(())
+    }
+
+    /// Gives up what a batch has staged.
+    fn drop_batch(&mut self, batch: Batch) {
+        let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
+        pages.staged -= batch.changes.len();
+        for Staged { put, .. } in batch.changes {
+            let Some((place, _)) = put else { continue };
+            let chunk = place.chunk(flash.format);
+            let open = pages.slot_of.get(&chunk).and_then(|slot| pages.open[*slot].as_mut());
+            if let Some(page) = open.and_then(|open| open.page_at(place)) {
+                page.owner = Owner::Dead;
+            }
+            pages.chunks.get_mut(&chunk).expect("a chunk with a page is known").held -= place.grains();
+            pages.kill(flash, place);
+        }
+        pages.statistics.batches_aborted += 1;
+    }
+
+    /// A batch is given up; whoever waits for it is told.
+    fn give_up_batch(&mut self, batch: Batch, error: StoreError) {
+        if let Some((tag, _)) = batch.commit {
+            self.done.push(StoreDone { tag, result: Err(error), at: self.ftl.flash.now });
+        }
+        self.drop_batch(batch);
+    }
+
+    fn commit(&mut self, tag: u64, session: Session, wsn: u64, durability: Durability) -> Result<(), StoreError> {
+        self.expect_writable()?;
+        let state = self.pages.sessions.open(session)?;
+        let known = state.turn(wsn)?;
+        if let Turn::Committed(digest) = known {
+            let staged = state.batches.remove(&wsn);
+            let is_other = staged.as_ref().is_some_and(|batch| batch.digest() != digest);
+            staged.into_iter().for_each(|batch| self.drop_batch(batch));
+            if is_other {
+                return Err(StoreError::Repeated { wsn });
+            }
+            self.committed(tag, durability, self.pages.queue.last());
+            return Ok(());
+        }
+        let batch = state.batches.entry(wsn).or_default();
+        if batch.commit.is_some() {
+            return Err(StoreError::Committing { wsn });
+        }
+        batch.commit = Some((tag, durability));
+        self.ftl.flash.stirred = true;
+        if known == Turn::Next {
+            self.commit_waiting();
+        }
+        Ok(())
+    }
+
+    /// A batch is committed by a mutation: whoever waits is told now, or when that is durable.
+    fn committed(&mut self, tag: u64, durability: Durability, mutation: u64) {
+        if durability == Durability::Volatile || mutation <= self.durable {
+            self.done.push(StoreDone { tag, result: Ok(None), at: self.ftl.flash.now });
+            return;
+        }
+        self.wanted = self.wanted.max(mutation);
+        self.waiters.push_back(Waiter { mutation, tag });
+        self.ftl.flash.stirred = true;
+    }
+
+    /// Commits every batch whose turn it is. Returns whether there was one.
+    fn commit_waiting(&mut self) -> bool {
+        let mut has_acted = false;
+        while !self.checkpoint.is_quiescing() && self.pages.queue.bytes() * QUEUE_SHARE < self.pages.ring.bytes() {
+            let ready = self.pages.sessions.all_mut().find_map(|(number, state)| {
+                let next = state.last + 1;
+                state.batches.get(&next).and_then(|batch| batch.commit).map(|_| (number, next))
+            });
+            let Some((session, wsn)) = ready else { break };
+            match self.try_commit(session, wsn) {
+                Some(()) => has_acted = true,
+                None => break,
+            }
+        }
+        has_acted
+    }
+
+    /// Commits a batch whose turn it is, or gives it up. `None`: a version is not known yet.
+    fn try_commit(&mut self, session: u32, wsn: u64) -> Option<()> {
+        let state = self.pages.sessions.get_mut(session).expect("it was just found");
+        let conditions =
+            state.batches[&wsn].changes.iter().filter_map(|change| Some((change.lpid, change.if_version?)));
+        let conditions: Vec<(u64, u64)> = conditions.collect();
+        for (lpid, expected) in conditions {
+            if self.version_of(lpid)? != expected {
+                let state = self.pages.sessions.get_mut(session).expect("it was just found");
+                let batch = state.batches.remove(&wsn).expect("it was just found");
+                self.give_up_batch(batch, StoreError::Condition { lpid });
+                return Some(());
+            }
+        }
+        self.asked_versions.clear();
+        self.pages.reads.versions.clear();
+        self.apply(session, wsn);
+        Some(())
+    }
+
+    /// The version of a page, 0 if there is none; `None`: it is being read.
+    fn version_of(&mut self, lpid: u64) -> Option<u64> {
+        if let Some(carried) = self.pages.carried.get(&lpid) {
+            return Some(carried.version);
+        }
+        let place = match self.pages.index.get(lpid) {
+            None => return Some(0),
+            Some(Place::LOST) => return Some(u64::MAX),
+            Some(place) => place,
+        };
+        if !self.pages.reads.versions.contains_key(&place) && !self.asked_versions.contains(&place) {
+            self.asked_versions.push(place);
+            self.pages.begin_read(&mut self.ftl.flash, Wanted { tag: 0, lpid, what: ReadFor::Condition });
+        }
+        self.pages.reads.versions.get(&place).copied()
+    }
+
+    /// The map has the changes of a batch from now on.
+    fn apply(&mut self, session: u32, wsn: u64) {
+        let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
+        let state = pages.sessions.get_mut(session).expect("it was just found");
+        let batch = state.batches.remove(&wsn).expect("it was just found");
+        let (id, digest) = (state.id, batch.digest());
+        pages.staged -= batch.changes.len();
+        state.committed(wsn, digest);
+        let number = pages.queue.last() + 1;
+        let mut changes = Vec::with_capacity(batch.changes.len());
+        let mut in_flight = 0;
+        let mut killed = Vec::new();
+        for (at, Staged { lpid, put, is_in_flight, .. }) in (0..).zip(batch.changes) {
+            let place = put.map(|(place, _)| place);
+            if let Some(place) = place {
+                let chunk = place.chunk(flash.format);
+                pages.chunks.get_mut(&chunk).expect("a chunk with a page is known").held -= place.grains();
+                if is_in_flight {
+                    let open = pages.slot_of.get(&chunk).and_then(|slot| pages.open[*slot].as_mut());
+                    let page = open.and_then(|open| open.page_at(place)).expect("a page in flight is in an open chunk");
+                    page.owner = Owner::Queued(number, at);
+                    in_flight += 1;
+                }
+                pages.statistics.pages_put += 1;
+            } else {
+                pages.statistics.pages_deleted += 1;
+            }
+            killed.extend(pages.set(lpid, place));
+            changes.push(Queued { lpid, place, is_in_flight });
+        }
+        pages.queue.push(Mutation::Batch { session: id, wsn, digest, changes, in_flight });
+        // Chunks that become empty by this wait for it.
+        killed.into_iter().for_each(|place| pages.kill(flash, place));
+        pages.statistics.batches_committed += 1;
+        self.logged.push_back((number, id, wsn));
+        flash.stirred = true;
+        if let Some((tag, durability)) = batch.commit {
+            self.committed(tag, durability, number);
+        }
+    }
+
+    /// A request of the block FTL has ended.
+    fn take(&mut self, Done { tag, result, .. }: Done) {
+        if tag == OWN_FLUSH {
+            let (write, mutation) = self.flushing.take().expect("a flush is under way");
+            match result {
+                Ok(()) => self.flushed(write, mutation),
+                Err(error) => self.area_lost = Some(error),
+            }
+            return;
+        }
+        if let Err(error) = result {
+            self.area_lost = Some(error);
+        }
+        self.acknowledged_early.push(tag & !OWN);
+        while let Some(next) = self.acknowledged_early.iter().position(|write| *write == self.acknowledged + 1) {
+            self.acknowledged_early.swap_remove(next);
+            self.acknowledged += 1;
+        }
+        while let Some((_, last)) = self.groups.pop_front_if(|(write, _)| *write <= self.acknowledged) {
+            self.written = last;
+        }
+    }
+
+    /// Nobody waits for what cannot be durable any more.
+    fn fail_waiters(&mut self) -> bool {
+        let Err(error) = self.expect_writable() else { return false };
+        let at = self.ftl.flash.now;
+        let has_any = !self.waiters.is_empty();
+        for Waiter { tag, .. } in self.waiters.drain(..) {
+            self.done.push(StoreDone { tag, result: Err(error), at });
+        }
+        let waiting: Vec<(u32, u64)> = self
+            .pages
+            .sessions
+            .all_mut()
+            .flat_map(|(number, state)| {
+                let waits = |(wsn, batch): (&u64, &Batch)| batch.commit.is_some().then_some((number, *wsn));
+                state.batches.iter().filter_map(waits).collect::<Vec<_>>()
+            })
+            .collect();
+        for (session, wsn) in &waiting {
+            let batch = self.pages.sessions.get_mut(*session).and_then(|state| state.batches.remove(wsn));
+            batch.into_iter().for_each(|batch| self.give_up_batch(batch, error));
+        }
+        has_any || !waiting.is_empty()
+    }
+
+    /// Goes on with everything. Returns whether anything was done.
+    fn go_on(&mut self) -> bool {
+        let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
+        let mut has_acted = pages.begin_waiting(flash);
+        pages.keep_frames(flash);
+        if self.ftl.read_only_reason().is_some() || self.area_lost.is_some() {
+            return has_acted | self.fail_waiters();
+        }
+        let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
+        has_acted |= pages.settle(flash);
+        has_acted |= pages.place_carried(flash);
+        has_acted |= self.commit_waiting();
+        has_acted |= self.make_room();
+        has_acted |= self.log();
+        has_acted |= self.advance_checkpoint();
+        has_acted |= self.begin_flush();
+        has_acted | self.pages.release_doomed(&mut self.ftl.flash, self.durable)
+    }
+
+    /// Cleans while that is needed, and has what waits for it become durable.
+    fn make_room(&mut self) -> bool {
+        let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
+        let may_clean = !self.checkpoint.is_quiescing() && pages.queue.bytes() * QUEUE_SHARE < pages.ring.bytes();
+        let mut has_acted = may_clean && pages.clean(flash);
+        if !pages.is_short(flash) {
+            pages.lacks_room = false;
+            return has_acted;
+        }
+        // Nothing else makes room but what waits: pages that have moved are to be on media, and the ring is to say so.
+        if pages.cleaning.at.is_none() || Pages::free_chunks(flash) == 0 {
+            for slot in 0..pages.open.len() {
+                let is_moving = |open: &crate::open_chunk::OpenChunk| {
+                    open.pages.iter().any(|page| matches!(page.owner, Owner::Moves(_)))
+                };
+                if pages.open[slot].as_ref().is_some_and(is_moving) {
+                    let before = flash.outbox.len();
+                    pages.push_out(flash, slot);
+                    has_acted |= flash.outbox.len() > before;
+                }
+            }
+        }
+        let barrier = pages.doomed.iter().map(|doomed| doomed.barrier).max().unwrap_or(0);
+        if barrier > self.wanted {
+            self.wanted = barrier;
+            has_acted = true;
+        }
+        has_acted
+    }
+
+    /// A host's bytes, in the units of the common accounting.
+    fn account(&mut self, bytes: u32) {
+        let statistics = &mut self.pages.statistics;
+        let before = statistics.bytes_put / BLOCK_BYTES as u64;
+        statistics.bytes_put += u64::from(bytes);
+        statistics.header_bytes += HEADER_BYTES as u64;
+        let grains = u64::from(grains_of(bytes)) * GRAIN_BYTES as u64;
+        statistics.grain_bytes += grains - HEADER_BYTES as u64 - u64::from(bytes);
+        self.ftl.flash.statistics.host_blocks_written += statistics.bytes_put / BLOCK_BYTES as u64 - before;
+    }
+}
+
+impl StoreTarget for PageFtl {
+    fn open_session(&mut self, id: SessionId) -> Result<(Session, u64), StoreError> {
+        let number = self.pages.sessions.find(id)?;
+        let state = self.pages.sessions.get_mut(number).expect("it was just found");
+        if state.is_open {
+            return Err(StoreError::SessionOpen);
+        }
+        state.is_open = true;
+        Ok((Session(number), state.durable))
+    }
+
+    fn close_session(&mut self, now: Time, session: Session, forget: bool) -> Result<(), StoreError> {
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
+        let state = self.pages.sessions.open(session)?;
+        state.is_open = false;
+        let (id, batches) = (state.id, std::mem::take(&mut state.batches));
+        for (_, batch) in batches {
+            self.give_up_batch(batch, StoreError::Aborted);
+        }
+        if forget {
+            self.pages.sessions.forget(id);
+            self.pages.queue.push(Mutation::Forgotten(id));
+        }
+        self.ftl.flash.stirred = true;
+        Ok(())
+    }
+
+    fn stage(
+        &mut self,
+        now: Time,
+        session: Session,
+        wsn: u64,
+        lpid: u64,
+        change: Change<'_>,
+        if_version: Option<u64>,
+    ) -> Result<(), StoreError> {
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
+        self.expect_writable()?;
+        let state = self.pages.sessions.open(session)?;
+        state.turn(wsn)?;
+        let changes = state.batches.get(&wsn).map_or(0, |batch| batch.changes.len());
+        if state.batches.get(&wsn).is_some_and(|batch| batch.commit.is_some()) {
+            return Err(StoreError::Committing { wsn });
+        }
+        if changes >= self.batch_max() {
+            return Err(StoreError::BatchTooLong { most: self.batch_max() });
+        }
+        let (mut put, mut length, mut crc) = (None, 0, 0);
+        if let Change::Put(pieces) = change {
+            length = expect_length(lpid, pieces.iter().map(|piece| piece.len()).sum(), self.pages.page_bytes_max)?;
+            let old = self.pages.index.get(lpid);
+            self.expect_room(lpid, grains_of(length), old)?;
+            if old.is_none() && !self.pages.index.has_room(self.pages.staged + 1) {
+                return Err(StoreError::MapFull { slots: self.pages.layout.slots });
+            }
+            let mut sum = Crc32c::new();
+            pieces.iter().for_each(|piece| sum.update(piece));
+            crc = sum.value();
+            let version = self.pages.next_version;
+            let header = Header { lpid, version, bytes: length, crc };
+            let owner = Owner::Staged(session.0, wsn, changes as u32);
+            let place = self.pages.put(&mut self.ftl.flash, header, pieces, owner, false).ok_or(StoreError::Busy);
+            self.ftl.hand_over();
+            let place = place?;
+            self.pages.next_version += 1;
+            self.account(length);
+            let chunk = place.chunk(self.ftl.flash.format);
+            self.pages.chunks.get_mut(&chunk).expect("a chunk with a page is known").held += place.grains();
+            put = Some((place, version));
+        }
+        let state = self.pages.sessions.open(session)?;
+        let staged = Staged { lpid, put, if_version, is_in_flight: put.is_some() };
+        state.batches.entry(wsn).or_default().add(staged, length, crc);
+        self.pages.staged += 1;
+        Ok(())
+    }
+
+    fn abort(&mut self, now: Time, session: Session, wsn: u64) -> Result<(), StoreError> {
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
+        let state = self.pages.sessions.open(session)?;
+        if let Some(batch) = state.batches.remove(&wsn) {
+            self.give_up_batch(batch, StoreError::Aborted);
+            self.ftl.flash.stirred = true;
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, now: Time, tag: u64, request: StoreRequest<'_>) -> Result<(), StoreError> {
+        assert!(tag < TAGS, "tags of hosts are below {TAGS}");
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
+        let result = match request {
+            StoreRequest::Commit { session, wsn, durability } => self.commit(tag, session, wsn, durability),
+            StoreRequest::Read { lpid, offset, frames } => {
+                let what = ReadFor::Host { offset, frames: frames.to_vec() };
+                self.ftl.flash.statistics.host_blocks_read += frames.len() as u64;
+                self.pages.begin_read(&mut self.ftl.flash, Wanted { tag, lpid, what });
+                Ok(())
+            }
+            StoreRequest::Stat { lpid } => {
+                self.pages.begin_read(&mut self.ftl.flash, Wanted { tag, lpid, what: ReadFor::Stat });
+                Ok(())
+            }
+            StoreRequest::Sync => match self.expect_writable() {
+                Ok(()) => {
+                    self.committed(tag, Durability::Durable, self.pages.queue.last());
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+        };
+        self.ftl.flash.statistics.host_errors += u64::from(result.is_err());
+        self.ftl.hand_over();
+        result
+    }
+
+    fn list(&self, from: u64, most: usize) -> Vec<(u64, u32)> {
+        let bytes = |place: Place| if place == Place::LOST { 0 } else { place.bytes() };
+        let placed = self.pages.index.pages_from(from).take(most).map(|(lpid, place)| (lpid, bytes(place)));
+        let carried = self.pages.carried.range(from..).take(most);
+        let mut found: Vec<(u64, u32)> =
+            placed.chain(carried.map(|(lpid, carried)| (*lpid, carried.bytes.len() as u32))).collect();
+        found.sort_unstable();
+        found.truncate(most);
+        found
+    }
+}
+
+impl Target for PageFtl {
+    type Done = StoreDone;
+
+    fn frames(&self) -> &Frames {
+        &self.ftl.flash.frames
+    }
+
+    fn frames_mut(&mut self) -> &mut Frames {
+        &mut self.ftl.flash.frames
+    }
+
+    fn poll(&mut self, now: Time, done: &mut Vec<StoreDone>) {
+        for round in 0.. {
+            assert!(round < ROUNDS_MAX, "{}: it works for ever, and no time passes", self.describe());
+            self.ftl.poll_beside(now, &mut self.ended, &mut self.pages);
+            let is_news = !self.ended.is_empty();
+            for index in 0..self.ended.len() {
+                let ended = self.ended[index];
+                self.take(ended);
+            }
+            self.ended.clear();
+            let has_acted = self.go_on();
+            self.ftl.hand_over();
+            if !is_news && !has_acted && !self.ftl.flash.stirred {
+                break;
+            }
+        }
+        self.done.append(&mut self.pages.reads.done);
+        done.append(&mut self.done);
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        let is_done = !self.done.is_empty() || !self.pages.reads.done.is_empty();
+        if is_done { Some(Time::ZERO) } else { self.ftl.next_due() }
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.ftl.is_read_only()
+    }
+
+    fn vitals(&self) -> Option<Vitals> {
+        self.ftl.vitals()
+    }
+
+    fn give_up(&mut self, now: Time) -> String {
+        let state = self.describe();
+        self.ftl.give_up_beside(now, &mut self.pages);
+        state
+    }
+}

@@ -1,0 +1,116 @@
+//! The store of pages as one of many drives.
+
+use crate::drive::PageFtl;
+use crate::finding;
+use crate::layout::Layout;
+use crate::pages::Pages;
+use crate::sizing::{page_bytes_max, pages_for};
+use crate::tenancy::note;
+use openftl_blocks::{BlockFtl, CheckReport, Ftl};
+use openftl_core::Clock;
+use openftl_media::{ChunkState, Media};
+use openftl_parts::config::Config;
+use openftl_parts::flash::chunks::Chunks;
+use openftl_parts::open_error::OpenError;
+use openftl_parts::target::Target;
+use openftl_parts::tenant::Tenant;
+use openftl_parts::words::Access;
+
+impl<M: Media> Ftl for PageFtl<M> {
+    type Media = M;
+    type Shape = ();
+    type Asked = ();
+
+    /// The capacity of `config` is not looked at.
+    fn format(mut media: M, config: Config, (): (), clock: &mut dyn Clock) -> Result<Self, OpenError> {
+        let chunks = Chunks::report(&mut media, clock.now())?;
+        let geometry = chunks.geometry;
+        let mut good = vec![0; geometry.groups as usize];
+        let format = geometry.format();
+        for found in chunks.all().filter(|found| found.state != ChunkState::Offline) {
+            good[format.group_of(format.pu_of(found.chunk)) as usize] += 1;
+        }
+        let (layout, capacity, config) = pages_for(&geometry, &good, &config)?;
+        let mut pages = Pages::new(&geometry, layout, page_bytes_max(&geometry), capacity);
+        let mut ftl = BlockFtl::format_beside(media, config, clock, &mut pages)?;
+        pages.release_found(&mut ftl.flash);
+        pages.keep_frames(&mut ftl.flash);
+        let mut drive = PageFtl::new(ftl, pages);
+        // The anchor says how large it is.
+        drive.checkpoint_now(clock)?;
+        Ok(drive)
+    }
+
+    fn open_with(media: M, config: Config, (): (), access: Access, clock: &mut dyn Clock) -> Result<Self, OpenError> {
+        let geometry = *media.geometry();
+        // What it was formatted for is found in its superblock.
+        let layout = Layout { ring_blocks: crate::layout::RING_STEP, slots: 1, host_chunks: 1, move_chunks: 1 };
+        let config = config.beside(note(&layout), layout.area_blocks());
+        let mut pages = Pages::new(&geometry, layout, page_bytes_max(&geometry), 0);
+        let find = |ftl: &mut BlockFtl, pages: &mut Pages, clock: &mut dyn Clock| {
+            pages.keep_frames(&mut ftl.flash);
+            finding::adopt(ftl, pages, access, clock)
+        };
+        let ftl = BlockFtl::open_beside(media, config, access, clock, &mut pages, find)?;
+        let mut drive = PageFtl::new(ftl, pages);
+        // What was read to open it is no work for a host.
+        drive.ftl.reset_statistics();
+        if access != Access::Inspect {
+            drive.ftl.flash.turn_read_only_if_worn_out(&drive.ftl.journal.superblock);
+            drive.pages.release_found(&mut drive.ftl.flash);
+            drive.ftl.hand_over();
+        }
+        Ok(drive)
+    }
+
+    fn block(&self) -> &BlockFtl<M> {
+        &self.ftl
+    }
+
+    fn reset_statistics(&mut self) {
+        (**self).reset_statistics();
+    }
+
+    fn map_memory_bytes(&self) -> u64 {
+        self.map_bytes()
+    }
+
+    fn over_provisioning(&self) -> f64 {
+        let flash = self.ftl.media().geometry().bytes();
+        flash as f64 / self.capacity_bytes() as f64 - 1.0
+    }
+
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+
+    fn check(&mut self, clock: &mut dyn Clock, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport, OpenError> {
+        (**self).check(clock, progress)
+    }
+
+    /// Batches that are not committed are given up.
+    fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
+        self.checkpoint_now(clock)?;
+        self.ftl.close_beside(clock, &mut self.pages)
+    }
+
+    fn crash(self) -> M {
+        self.ftl.crash()
+    }
+}
+
+impl PageFtl {
+    /// Makes a checkpoint, and waits for it.
+    fn checkpoint_now(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
+        let mut done = Vec::new();
+        self.begin_checkpoint();
+        self.poll(clock.now(), &mut done);
+        while !matches!(self.checkpoint, crate::checkpointing::Checkpoint::Idle) && self.expect_writable().is_ok() {
+            let due = self.ftl.next_due().ok_or(OpenError::Stopped)?;
+            clock.wait_until(due);
+            self.poll(clock.now(), &mut done);
+        }
+        self.done.append(&mut done);
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! OX-ELEOS: a store of pages of any size, written in batches that are all or nothing.
+//!
+//! A page has a number (LPID, 64 bits) and 1 byte to 1 MiB. Hosts do not write blocks: they gather changes of pages in a *batch*, and commit it.
+//! The drive packs pages one behind the other, knows where each is, and cleans what is left of old ones.
+//!
+//! ```text
+//!   session a   batch 1 ─ batch 2 ─ ...      stage ──▶ units of flash ──▶ commit ──▶ map
+//!   session b   batch 1 ─ ...                (while it grows)             │
+//!                                                                         └──▶ ring (log) ──▶ leaves of the map
+//! ```
+//!
+//! The rest of the drive is the block FTL as it is: it keeps the *area* ([`layout`]), blocks that no host sees, with the ring and the leaves of the
+//! map. Its transactions, log and checkpoints make them survive power cuts; pages are its [tenant](openftl_parts::tenant), and their wear is shared.
+//!
+//! # The life of a page, and what a power cut after each step leaves
+//! 1. **Staged**: its bytes are in frames, or on media already; no read sees it. *Nothing; its room is given back.*
+//! 2. **Committed**: the map says where it is, with all others of its batch. *All of the batch or nothing, and each session has a prefix of its
+//!    batches.*
+//! 3. **Durable**: the ring says so, for good. *It is there.*
+//! 4. **Moved**: cleaning has put it elsewhere. The old place is erased when the ring says so, for good. *It is there, at one place or the other.*
+//! 5. **Deleted**, or put again: as 2 and 3.
+//!
+//! # What a durable commit costs
+//! Where the device keeps nothing through a power cut, a batch that fills units is durable when they are programmed and the ring names them. What is
+//! shorter than half a unit goes to the ring with its bytes, and to its unit when that is full (`logging`).
+//!
+//! | file | noun |
+//! |---|---|
+//! | [`request`] | what a host may ask |
+//! | [`drive`] | the drive |
+//! | [`error`] | why it may not |
+//! | [`place`] | where a page is, and its header |
+//! | [`leaf`] | a piece of the map |
+//! | [`index`] | the map |
+//! | [`session`] | sessions, and batches that are not committed |
+//! | [`layout`] | the area |
+//! | [`record`] | what the ring holds |
+//! | [`ring`] | the ring |
+//! | [`queue`] | what has changed and is not in the ring |
+//! | [`open_chunk`] | a chunk that is written |
+//! | `pages` | all pages, and their chunks |
+//! | `placing` | pages on their way to the medium |
+//! | `reads`, `reading` | pages that are read |
+//! | `victim`, `cleaning` | which chunk is cleaned, and how |
+//! | `logging` | from the queue to the ring |
+//! | `checkpointing` | from the ring to the leaves |
+//! | `finding` | what is found of pages when a drive is opened |
+//! | `sizing` | how many bytes there is room for |
+//! | `ftl` | the drive as one of many: made, opened, verified, stopped |
+//! | `checking` | verifying all of it |
+//! | `tenancy` | what the block FTL asks of pages, and tells them |
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod checking;
+mod checkpointing;
+mod cleaning;
+pub mod drive;
+pub mod error;
+mod finding;
+mod ftl;
+pub mod index;
+pub mod layout;
+pub mod leaf;
+mod logging;
+pub mod open_chunk;
+mod pages;
+pub mod place;
+mod placing;
+pub mod queue;
+mod reading;
+mod reads;
+pub mod record;
+pub mod request;
+pub mod ring;
+pub mod session;
+mod sizing;
+mod tenancy;
+mod victim;
+
+pub use drive::{PageFtl, TAGS};
+pub use error::{StoreError, WINDOW};
+pub use openftl_blocks::Ftl;
+pub use pages::PageStatistics;
+pub use place::{HEADER_BYTES, PAGE_BYTES_MAX};
+pub use request::{Change, PageFacts, Session, SessionId, StoreDone, StoreRequest, StoreTarget};

@@ -1,0 +1,261 @@
+//! All pages of a drive: the map, the chunks that hold them, and what is on its way between them.
+
+use crate::index::Index;
+use crate::layout::Layout;
+use crate::open_chunk::OpenChunk;
+use crate::place::{GRAINS_PER_BLOCK, Place, grains_of};
+use crate::queue::Queue;
+use crate::reads::{Carried, PageReads};
+use crate::ring::Ring;
+use crate::session::Sessions;
+use crate::victim::Cleaning;
+use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
+use openftl_parts::flash::Flash;
+use openftl_parts::flash::shares::TenantChunks;
+use openftl_parts::flash::units::Units;
+use std::collections::BTreeMap;
+
+/// What happened since the drive was opened, beside [`Statistics`](openftl_parts::accounts::statistics::Statistics). Bytes on media have headers
+/// and what is left of grains.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PageStatistics {
+    /// Pages that hosts have put, and deleted.
+    pub pages_put: u64,
+    /// See above.
+    pub pages_deleted: u64,
+    /// Their bytes.
+    pub bytes_put: u64,
+    /// Bytes of headers, and of what pages left of their last grains.
+    pub header_bytes: u64,
+    /// See above.
+    pub grain_bytes: u64,
+    /// Bytes on media of pages that were moved.
+    pub moved_bytes: u64,
+    /// Bytes of units that were written before they were full.
+    pub padded_bytes: u64,
+    /// Bytes of the ring, and of these bytes of pages.
+    pub ring_bytes: u64,
+    /// See above.
+    pub carried_bytes: u64,
+    /// Leaves of the map that were written.
+    pub leaves_written: u64,
+    /// Batches committed, and given up.
+    pub batches_committed: u64,
+    /// See above.
+    pub batches_aborted: u64,
+    /// Chunks that were cleaned.
+    pub chunks_cleaned: u64,
+}
+
+/// What is known of a chunk with pages.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct PageChunk {
+    /// Grains of pages that the map has there, or a batch that is not committed.
+    pub live: u32,
+    /// Of these, grains of batches that are not committed.
+    pub held: u32,
+    /// Pages that have moved away from it, which the ring does not say yet.
+    pub moving: u32,
+    /// It should be emptied before others.
+    pub is_weak: bool,
+}
+
+/// A chunk that holds nothing, and leaves when it is durable that it does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Doomed {
+    pub chunk: ChunkId,
+    /// The last mutation that it waits for.
+    pub barrier: u64,
+}
+
+/// See the module.
+pub(crate) struct Pages {
+    pub layout: Layout,
+    pub unit_blocks: u32,
+    pub chunk_grains: u32,
+    /// Bytes of a page, at most.
+    pub page_bytes_max: u32,
+    pub capacity_grains: u64,
+    pub coming_and_going: TenantChunks,
+    pub index: Index,
+    /// Pages that the ring had with their bytes when the drive was opened, until they have a place.
+    pub carried: BTreeMap<u64, Carried>,
+    pub chunks: BTreeMap<ChunkId, PageChunk>,
+    /// Chunks that are written, and where each is among them.
+    pub open: Vec<Option<OpenChunk>>,
+    pub slot_of: BTreeMap<ChunkId, usize>,
+    /// Those that are written side by side: what hosts put, and what moves.
+    pub host: Frontiers,
+    pub moves: Frontiers,
+    pub queue: Queue,
+    pub sessions: Sessions,
+    /// Changes of batches that are not committed.
+    pub staged: usize,
+    pub ring: Ring,
+    /// While a checkpoint writes leaves: where pages were that have changed since it began to.
+    pub before: Option<BTreeMap<u64, Option<Place>>>,
+    pub doomed: Vec<Doomed>,
+    /// The version of the next page.
+    pub next_version: u64,
+    /// Grains that the map and batches hold.
+    pub live_grains: u64,
+    pub cleaning: Cleaning,
+    pub reads: PageReads,
+    /// Frames for what the drive does by itself.
+    pub kept_frames: Vec<Frame>,
+    /// A host had to wait for a clean chunk.
+    pub lacks_room: bool,
+    pub statistics: PageStatistics,
+    /// Used again and again.
+    pub scratch: Vec<u8>,
+}
+
+/// Chunks that are written side by side.
+pub(crate) struct Frontiers {
+    pub slots: Vec<Option<usize>>,
+    pub turn: usize,
+}
+
+impl Frontiers {
+    pub(crate) fn new(count: u32) -> Frontiers {
+        Frontiers { slots: vec![None; count as usize], turn: 0 }
+    }
+}
+
+impl Pages {
+    pub(crate) fn new(geometry: &Geometry, layout: Layout, page_bytes_max: u32, capacity_grains: u64) -> Pages {
+        Pages {
+            layout,
+            unit_blocks: Units::whole_unit(geometry),
+            chunk_grains: geometry.blocks_per_chunk * GRAINS_PER_BLOCK,
+            page_bytes_max,
+            capacity_grains,
+            coming_and_going: TenantChunks::default(),
+            index: Index::new(layout.slots),
+            carried: BTreeMap::new(),
+            chunks: BTreeMap::new(),
+            open: Vec::new(),
+            slot_of: BTreeMap::new(),
+            host: Frontiers::new(layout.host_chunks),
+            moves: Frontiers::new(layout.move_chunks),
+            queue: Queue::default(),
+            sessions: Sessions::new(crate::layout::SESSION_BLOCKS),
+            staged: 0,
+            ring: Ring::new(layout.ring_blocks),
+            before: None,
+            doomed: Vec::new(),
+            next_version: 1,
+            live_grains: 0,
+            cleaning: Cleaning::default(),
+            reads: PageReads::default(),
+            kept_frames: Vec::new(),
+            lacks_room: false,
+            statistics: PageStatistics::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Blocks that the longest page touches.
+    pub(crate) fn page_blocks_max(&self) -> usize {
+        (grains_of(self.page_bytes_max) as usize).div_ceil(GRAINS_PER_BLOCK as usize) + 1
+    }
+
+    /// Frames for moving pages: those of a window that is read, and of a page that is written.
+    pub(crate) fn frames_to_keep(&self) -> usize {
+        3 * self.page_blocks_max() + 2 * self.unit_blocks as usize
+    }
+
+    /// Takes back frames that are kept, before a host can.
+    pub(crate) fn keep_frames(&mut self, flash: &mut Flash) {
+        let lacking = self.frames_to_keep().saturating_sub(self.kept_frames.len());
+        for _ in 0..lacking {
+            let Some(frame) = flash.frames.acquire(FrameForm::Bytes) else { break };
+            self.kept_frames.push(frame);
+        }
+    }
+
+    /// As many frames, or none; with `may_use_kept` also of those that are kept.
+    pub(crate) fn take_frames(&mut self, flash: &mut Flash, count: usize, may_use_kept: bool) -> Option<Vec<Frame>> {
+        let kept = if may_use_kept { self.kept_frames.len() } else { 0 };
+        if flash.frames.available(FrameForm::Bytes) + kept < count {
+            return None;
+        }
+        let mut frames = Vec::with_capacity(count);
+        while frames.len() < count {
+            let frame = flash.frames.acquire(FrameForm::Bytes).or_else(|| self.kept_frames.pop());
+            frames.push(frame.expect("they were counted"));
+        }
+        Some(frames)
+    }
+
+    /// Free chunks that pages may be written to.
+    pub(crate) fn free_chunks(flash: &Flash) -> u32 {
+        flash.geometry.pu_ids().map(|pu| flash.provisioning.tenant_chunks_on_pu(pu)).sum()
+    }
+
+    /// The parallel unit to open a chunk on: the one with most free chunks, best where nothing is being written.
+    pub(crate) fn choose_pu(&self, flash: &Flash) -> Option<PuId> {
+        let is_busy = |pu: PuId| self.slot_of.keys().any(|chunk| flash.format.pu_of(*chunk) == pu);
+        let free = |pu: PuId| flash.provisioning.tenant_chunks_on_pu(pu);
+        flash.geometry.pu_ids().filter(|pu| free(*pu) > 0).max_by_key(|pu| (!is_busy(*pu), free(*pu)))
+    }
+
+    /// The map says that a page is at `place` from now on, or nowhere. Returns where it was.
+    pub(crate) fn set(&mut self, lpid: u64, place: Option<Place>) -> Option<Place> {
+        if let Some(carried) = self.carried.remove(&lpid) {
+            self.live_grains -= u64::from(grains_of(carried.bytes.len() as u32));
+        }
+        let old = self.index.set(lpid, place);
+        if let Some(before) = &mut self.before {
+            before.entry(lpid).or_insert(old);
+        }
+        old
+    }
+
+    /// A page of a batch or of the map is at `place` from now on.
+    pub(crate) fn count_live(&mut self, flash: &Flash, place: Place) {
+        self.chunks.entry(place.chunk(flash.format)).or_default().live += place.grains();
+        self.live_grains += u64::from(place.grains());
+    }
+
+    /// Nothing is at `place` any more that anybody needs.
+    pub(crate) fn kill(&mut self, flash: &mut Flash, place: Place) {
+        if place == Place::LOST {
+            return;
+        }
+        let chunk = place.chunk(flash.format);
+        let known = self.chunks.get_mut(&chunk).expect("a chunk with a page is known");
+        known.live -= place.grains();
+        self.live_grains -= u64::from(place.grains());
+        if known.live == 0 {
+            self.doom_if_empty(flash, chunk);
+        }
+    }
+
+    /// A chunk that is closed and holds nothing leaves when that is durable.
+    pub(crate) fn doom_if_empty(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        let is_empty = self.chunks.get(&chunk).is_some_and(|known| known.live == 0 && known.moving == 0);
+        if is_empty && !self.slot_of.contains_key(&chunk) && self.cleaning.victim() != Some(chunk) {
+            self.chunks.remove(&chunk);
+            self.doomed.push(Doomed { chunk, barrier: self.queue.last() });
+            self.coming_and_going.doom(flash, self.doomed.len());
+            flash.stirred = true;
+        }
+    }
+
+    /// Gives back chunks that hold nothing for good: all mutations up to `durable` are.
+    pub(crate) fn release_doomed(&mut self, flash: &mut Flash, durable: u64) -> bool {
+        let before = self.doomed.len();
+        let mut at = 0;
+        while at < self.doomed.len() {
+            if self.doomed[at].barrier > durable {
+                at += 1;
+                continue;
+            }
+            let Doomed { chunk, .. } = self.doomed.swap_remove(at);
+            self.coming_and_going.release(flash, chunk, None);
+        }
+        self.coming_and_going.doom(flash, self.doomed.len());
+        self.doomed.len() < before
+    }
+}

@@ -1,0 +1,467 @@
+//! Pages on their way to the medium: they are packed into the frames of write units, one behind the other.
+//!
+//! Several chunks are written side by side, on parallel units of their own. A page goes to the one whose turn it is, and all of it to the same
+//! one; the turn goes on when a unit is full.
+
+use crate::open_chunk::{InFlight, NO_HEAD, OpenChunk, Owner, PageUnit, UnitState};
+use crate::pages::{Frontiers, PageChunk, Pages};
+use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Place, grains_of};
+use crate::queue::Mutation;
+use crate::reads::Carried;
+use openftl_core::checksum::crc32c;
+use openftl_core::{BLOCK_BYTES, Frame, VECTOR_BLOCKS_MAX};
+use openftl_parts::flash::Flash;
+use openftl_parts::flash::oob::{BlockKind, Oob};
+use openftl_parts::flash::units::UnitId;
+use openftl_parts::words::Purpose;
+
+/// What the out-of-band bytes of a block of pages say: its block in the chunk, and in which grain the first page begins there.
+pub(crate) fn oob(block: u32, head: u8, sequence: u64) -> Oob {
+    Oob { kind: BlockKind::Tenant, address: u64::from(block) << 8 | u64::from(head), sequence }
+}
+
+fn owner_of(slot: usize, first: u32) -> u64 {
+    (slot as u64) << 32 | u64::from(first)
+}
+
+fn slot_and_first(owner: u64) -> (usize, u32) {
+    ((owner >> 32) as usize, owner as u32)
+}
+
+impl Pages {
+    /// Chunks that moving pages may need while no other is free.
+    fn reserve(&self) -> u32 {
+        self.layout.move_chunks + 1
+    }
+
+    /// Whether pages have to move so that there is room.
+    pub(crate) fn is_short(&self, flash: &Flash) -> bool {
+        Pages::free_chunks(flash) <= self.reserve() + self.layout.host_chunks
+    }
+
+    fn frontiers(&mut self, is_move: bool) -> &mut Frontiers {
+        if is_move { &mut self.moves } else { &mut self.host }
+    }
+
+    /// The chunk for a page of so many grains.
+    fn choose(&mut self, flash: &mut Flash, is_move: bool, grains: u32) -> Option<usize> {
+        let count = self.frontiers(is_move).slots.len();
+        for step in 0..count {
+            let at = (self.frontiers(is_move).turn + step) % count;
+            if let Some(slot) = self.frontiers(is_move).slots[at] {
+                let open = self.open[slot].as_ref().expect("a chunk that is written");
+                let has_room = !open.is_full && flash.units.room(open.open) > 0;
+                if has_room && open.next_grain + grains <= self.chunk_grains {
+                    self.frontiers(is_move).turn = at;
+                    return Some(slot);
+                }
+            }
+            let free = Pages::free_chunks(flash);
+            let may_open = if is_move { free > 0 } else { free > self.reserve() };
+            if may_open && let Some(slot) = self.open_chunk(flash, is_move) {
+                if let Some(full) = self.frontiers(is_move).slots[at].take() {
+                    self.fill_up(flash, full);
+                }
+                self.frontiers(is_move).slots[at] = Some(slot);
+                self.frontiers(is_move).turn = at;
+                return Some(slot);
+            }
+        }
+        self.lacks_room |= !is_move;
+        flash.stirred |= !is_move;
+        None
+    }
+
+    fn open_chunk(&mut self, flash: &mut Flash, is_for_moves: bool) -> Option<usize> {
+        let pu = self.choose_pu(flash)?;
+        let open = flash.open_tenant_chunk(pu)?;
+        let chunk = flash.units.chunk(open).chunk;
+        self.chunks.insert(chunk, PageChunk::default());
+        Some(self.add_open(OpenChunk::new(chunk, open, is_for_moves, 0)))
+    }
+
+    /// A chunk is written from now on.
+    pub(crate) fn add_open(&mut self, open: OpenChunk) -> usize {
+        let slot = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
+        if slot == self.open.len() {
+            self.open.push(None);
+        }
+        self.slot_of.insert(open.chunk, slot);
+        self.open[slot] = Some(open);
+        slot
+    }
+
+    /// Puts a page where there is room, in pieces that make up all of it. `None`: there is no frame or no chunk for it now.
+    pub(crate) fn put(
+        &mut self,
+        flash: &mut Flash,
+        header: Header,
+        pieces: &[&[u8]],
+        owner: Owner,
+        is_move: bool,
+    ) -> Option<Place> {
+        let grains = grains_of(header.bytes);
+        let slot = self.choose(flash, is_move, grains)?;
+        let open = self.open[slot].as_ref().expect("a chunk that is written");
+        let first = open.next_grain;
+        let blocks = (first + grains).div_ceil(GRAINS_PER_BLOCK) - first.div_ceil(GRAINS_PER_BLOCK);
+        // What moves, and what a failed program left, goes on whatever hosts hold.
+        let may_use_kept = is_move || matches!(owner, Owner::Queued(..) | Owner::Logged);
+        let frames = self.take_frames(flash, blocks as usize, may_use_kept)?;
+        let place = Place::new(flash.format, self.open[slot].as_ref()?.chunk, first, header.bytes);
+        self.fill(flash, slot, header, pieces, frames);
+        let open = self.open[slot].as_mut().expect("a chunk that is written");
+        open.pages.push_back(InFlight { lpid: header.lpid, place, owner });
+        self.count_live(flash, place);
+        if self.submit_full(flash, slot) {
+            self.frontiers(is_move).turn += 1;
+        }
+        flash.stirred = true;
+        Some(place)
+    }
+
+    /// Copies header and pieces to the frames of units, of which there are enough.
+    fn fill(&mut self, flash: &mut Flash, slot: usize, header: Header, pieces: &[&[u8]], frames: Vec<Frame>) {
+        let (unit_blocks, chunk_blocks) = (self.unit_blocks, self.chunk_grains / GRAINS_PER_BLOCK);
+        let open = self.open[slot].as_mut().expect("a chunk that is written");
+        let (first, grains) = (open.next_grain, grains_of(header.bytes));
+        let mut frames = frames.into_iter();
+        let mut at = first as usize * GRAIN_BYTES;
+        let head = header.to_bytes();
+        let slack = grains as usize * GRAIN_BYTES - HEADER_BYTES - header.bytes as usize;
+        let zeroes = [0; GRAIN_BYTES];
+        for piece in [&head[..]].into_iter().chain(pieces.iter().copied()).chain([&zeroes[..slack]]) {
+            let mut piece = piece;
+            while !piece.is_empty() {
+                let (block, within) = ((at / BLOCK_BYTES) as u32, at % BLOCK_BYTES);
+                if within == 0 {
+                    let is_new = open
+                        .units
+                        .back()
+                        .is_none_or(|unit| unit.state != UnitState::Filling || unit.frames.len() as u32 == unit_blocks);
+                    if is_new {
+                        let capacity = unit_blocks.min(chunk_blocks - block) as usize;
+                        open.units.push_back(PageUnit {
+                            first: block,
+                            frames: Vec::with_capacity(capacity),
+                            heads: Vec::with_capacity(capacity),
+                            state: UnitState::Filling,
+                            count: 0,
+                        });
+                    }
+                    let unit = open.units.back_mut().expect("it was just looked at");
+                    unit.frames.push(frames.next().expect("they were counted"));
+                    unit.heads.push(NO_HEAD);
+                }
+                let unit = open.units.iter_mut().rev().find(|unit| unit.first <= block).expect("it has begun");
+                let index = (block - unit.first) as usize;
+                if at == first as usize * GRAIN_BYTES && unit.heads[index] == NO_HEAD {
+                    unit.heads[index] = (first % GRAINS_PER_BLOCK) as u8;
+                }
+                let count = piece.len().min(BLOCK_BYTES - within);
+                flash.frames.bytes_mut(unit.frames[index])[within..within + count].copy_from_slice(&piece[..count]);
+                piece = &piece[count..];
+                at += count;
+            }
+        }
+        open.next_grain = first + grains;
+    }
+
+    /// Submits units that are full. Returns whether there was one.
+    fn submit_full(&mut self, flash: &mut Flash, slot: usize) -> bool {
+        let (unit_blocks, chunk_blocks) = (self.unit_blocks, self.chunk_grains / GRAINS_PER_BLOCK);
+        let mut has_any = false;
+        loop {
+            let open = self.open[slot].as_ref().expect("a chunk that is written");
+            let end = open.next_grain / GRAINS_PER_BLOCK;
+            let is_full = |unit: &&PageUnit| {
+                let blocks = unit_blocks.min(chunk_blocks - unit.first);
+                unit.state == UnitState::Filling && unit.first + blocks <= end
+            };
+            let Some(unit) = open.units.iter().find(is_full) else { return has_any };
+            let first = unit.first;
+            self.submit(flash, slot, first);
+            has_any = true;
+        }
+    }
+
+    /// Submits a unit as it is, with padding up to what can be written.
+    fn submit(&mut self, flash: &mut Flash, slot: usize, first: u32) {
+        let sequence = self.next_version;
+        let open = self.open[slot].as_mut().expect("a chunk that is written");
+        let (handle, is_for_moves) = (open.open, open.is_for_moves);
+        if flash.units.room(handle) == 0 {
+            // A program has failed there, of which it hears next.
+            return;
+        }
+        let unit = open.unit_at(first).expect("a unit that fills");
+        let mut blocks = [flash.padding; VECTOR_BLOCKS_MAX];
+        blocks[..unit.frames.len()].copy_from_slice(&unit.frames);
+        for ((block, frame), head) in (first..).zip(&unit.frames).zip(&unit.heads) {
+            oob(block, *head, sequence).seal(&mut flash.frames, *frame);
+        }
+        let used = unit.frames.len() as u32;
+        let count = used.next_multiple_of(flash.geometry.ws_min);
+        let id = flash.write_unit(handle, Purpose::Tenant, owner_of(slot, first), &blocks[..count as usize], used);
+        unit.state = UnitState::Written { id, is_programmed: false, is_readable: false };
+        unit.count = count;
+        open.next_grain = open.next_grain.max((first + count) * GRAINS_PER_BLOCK);
+        open.under_way += 1;
+        self.statistics.padded_bytes += u64::from(count - used) * BLOCK_BYTES as u64;
+        if is_for_moves {
+            let programmed = &mut flash.statistics.programmed;
+            programmed[Purpose::Tenant as usize] -= u64::from(used);
+            programmed[Purpose::Relocation as usize] += u64::from(used);
+        }
+    }
+
+    /// Submits what is not full in a chunk.
+    pub(crate) fn press(&mut self, flash: &mut Flash, slot: usize) {
+        let Some(open) = self.open[slot].as_mut().filter(|open| open.failed_at.is_none()) else { return };
+        let within = (open.next_grain % GRAINS_PER_BLOCK) as usize * GRAIN_BYTES;
+        if let Some(unit) = open.units.back().filter(|unit| unit.state == UnitState::Filling) {
+            let (first, last) = (unit.first, *unit.frames.last().expect("a unit has a block"));
+            if within > 0 {
+                flash.frames.bytes_mut(last)[within..].fill(0);
+                self.statistics.padded_bytes += (BLOCK_BYTES - within) as u64;
+            }
+            self.submit(flash, slot, first);
+        }
+    }
+
+    /// Has what waits in a chunk become readable, and survive a power cut: writes what is not full, and padding behind it.
+    pub(crate) fn push_out(&mut self, flash: &mut Flash, slot: usize) {
+        self.press(flash, slot);
+        let Some(open) = &self.open[slot] else { return };
+        if flash.geometry.mw_cunits > 0 && flash.units.wants_padding(open.open) {
+            let (handle, room) = (open.open, flash.units.room(open.open));
+            flash.pad(handle);
+            let written = room - flash.units.room(handle);
+            let open = self.open[slot].as_mut().expect("it was just looked at");
+            open.next_grain = open.next_grain.next_multiple_of(GRAINS_PER_BLOCK) + written * GRAINS_PER_BLOCK;
+            self.statistics.padded_bytes += u64::from(written) * BLOCK_BYTES as u64;
+        }
+    }
+
+    /// Nothing more is put to a chunk: it is filled with padding, and closed.
+    pub(crate) fn fill_up(&mut self, flash: &mut Flash, slot: usize) {
+        self.press(flash, slot);
+        let open = self.open[slot].as_mut().expect("a chunk that is written");
+        if !open.is_full {
+            open.is_full = true;
+            let (handle, room) = (open.open, flash.units.room(open.open));
+            flash.pad_by(handle, room);
+            self.statistics.padded_bytes += u64::from(room) * BLOCK_BYTES as u64;
+        }
+    }
+
+    /// A unit survives a power cut.
+    pub(crate) fn programmed(&mut self, flash: &mut Flash, id: UnitId) {
+        let (slot, first) = slot_and_first(flash.units.unit(id).owner);
+        let Some(open) = self.open[slot].as_mut() else { return };
+        if let Some(PageUnit { state: UnitState::Written { is_programmed, .. }, .. }) = open.unit_at(first) {
+            *is_programmed = true;
+        }
+        self.take_programmed(flash, slot);
+    }
+
+    fn take_programmed(&mut self, flash: &mut Flash, slot: usize) {
+        let Some(open) = self.open[slot].as_mut() else { return };
+        for page in open.take_programmed(flash.format) {
+            self.page_programmed(flash, page);
+        }
+        self.release_frames(flash, slot);
+        flash.stirred = true;
+    }
+
+    fn release_frames(&mut self, flash: &mut Flash, slot: usize) {
+        let Some(open) = self.open[slot].as_mut() else { return };
+        let frames = open.take_frames(flash.format);
+        frames.into_iter().for_each(|frame| flash.frames.release(frame));
+    }
+
+    /// The medium has a page for good.
+    fn page_programmed(&mut self, flash: &mut Flash, page: InFlight) {
+        let InFlight { lpid, place, owner } = page;
+        match owner {
+            Owner::Staged(session, wsn, change) => {
+                let state = self.sessions.get_mut(session);
+                if let Some(batch) = state.and_then(|state| state.batches.get_mut(&wsn)) {
+                    batch.changes[change as usize].is_in_flight = false;
+                }
+            }
+            Owner::Queued(number, change) => {
+                if let Some(Mutation::Batch { changes, in_flight, .. }) = self.queue.get_mut(number) {
+                    changes[change as usize].is_in_flight = false;
+                    *in_flight -= 1;
+                }
+            }
+            Owner::Moves(from) => {
+                let is_current = self.index.get(lpid) == Some(place);
+                if is_current {
+                    self.queue.push(Mutation::Moved { lpid, from, to: place });
+                }
+                self.has_moved(flash, from);
+            }
+            Owner::Logged | Owner::Dead => {}
+        }
+    }
+
+    /// A page has moved away from `from`, and the queue says so, or need not.
+    pub(crate) fn has_moved(&mut self, flash: &mut Flash, from: Place) {
+        let chunk = from.chunk(flash.format);
+        let known = self.chunks.get_mut(&chunk).expect("a chunk that pages move away from is known");
+        known.moving -= 1;
+        if known.moving == 0 {
+            self.doom_if_empty(flash, chunk);
+        }
+    }
+
+    /// A unit can be read.
+    pub(crate) fn readable(&mut self, flash: &mut Flash, id: UnitId) {
+        let (slot, first) = slot_and_first(flash.units.unit(id).owner);
+        let Some(open) = self.open[slot].as_mut() else { return };
+        open.under_way -= 1;
+        if let Some(PageUnit { state: UnitState::Written { is_readable, .. }, .. }) = open.unit_at(first) {
+            *is_readable = true;
+        }
+        self.release_frames(flash, slot);
+        flash.stirred = true;
+    }
+
+    /// A unit could not be programmed.
+    pub(crate) fn unit_failed(&mut self, flash: &mut Flash, id: UnitId) {
+        let (slot, first) = slot_and_first(flash.units.unit(id).owner);
+        let open = self.open[slot].as_mut().expect("it has a unit under way");
+        open.under_way -= 1;
+        open.failed_at = Some(open.failed_at.map_or(first, |other| other.min(first)));
+        open.is_full = true;
+        let handle = open.open;
+        // What was submitted behind it ends, and the chunk is closed.
+        if flash.units.room(handle) > 0 {
+            flash.pad_by(handle, flash.units.room(handle));
+        }
+        flash.stirred = true;
+    }
+
+    /// Lets chunks go in which everything has ended. What failed is put elsewhere. Returns whether anything was done.
+    pub(crate) fn settle(&mut self, flash: &mut Flash) -> bool {
+        let mut has_acted = false;
+        for slot in 0..self.open.len() {
+            let Some(open) = &self.open[slot] else { continue };
+            let is_closed = flash.units.chunk_if_open(open.open).is_none();
+            let is_at_rest = is_closed && open.under_way == 0;
+            if !is_at_rest || !(open.is_full || flash.units.room(open.open) == 0) {
+                continue;
+            }
+            if !open.pages.is_empty() {
+                has_acted |= self.put_again(flash, slot);
+            }
+            let Some(open) = &self.open[slot] else { continue };
+            if open.pages.is_empty() {
+                self.leave(flash, slot);
+                has_acted = true;
+            }
+        }
+        has_acted
+    }
+
+    /// A chunk is written no more.
+    fn leave(&mut self, flash: &mut Flash, slot: usize) {
+        let open = self.open[slot].take().expect("it was just looked at");
+        for unit in open.units {
+            unit.frames.into_iter().for_each(|frame| flash.frames.release(frame));
+        }
+        self.slot_of.remove(&open.chunk);
+        for frontiers in [&mut self.host, &mut self.moves] {
+            frontiers.slots.iter_mut().filter(|other| **other == Some(slot)).for_each(|other| *other = None);
+        }
+        let known = self.chunks.get_mut(&open.chunk).expect("a chunk with pages is known");
+        known.is_weak |= open.failed_at.is_some();
+        self.doom_if_empty(flash, open.chunk);
+    }
+
+    /// Puts pages in flight elsewhere that a failed program has left. Returns whether any was.
+    fn put_again(&mut self, flash: &mut Flash, slot: usize) -> bool {
+        let mut has_acted = false;
+        while let Some(page) = self.open[slot].as_ref().and_then(|open| open.pages.front().copied()) {
+            if page.owner != Owner::Dead {
+                let mut bytes = std::mem::take(&mut self.scratch);
+                self.copy_buffered(flash, page.place, &mut bytes);
+                let header = Header::read(&bytes).expect("the drive has written it");
+                let is_move = matches!(page.owner, Owner::Moves(_));
+                let place = self.put(flash, header, &[&bytes[HEADER_BYTES..]], page.owner, is_move);
+                self.scratch = bytes;
+                let Some(place) = place else { return has_acted };
+                self.replace(flash, page, place);
+            }
+            has_acted = true;
+            self.open[slot].as_mut().expect("it was just looked at").pages.pop_front();
+        }
+        has_acted
+    }
+
+    /// Gives pages that the ring has with their bytes a place, while there is room. Returns whether any got one.
+    pub(crate) fn place_carried(&mut self, flash: &mut Flash) -> bool {
+        let before = self.carried.len();
+        while let Some((lpid, Carried { version, bytes })) = self.carried.first_key_value() {
+            let (lpid, length) = (*lpid, bytes.len() as u32);
+            let header = Header { lpid, version: *version, bytes: length, crc: crc32c(bytes) };
+            let bytes = bytes.clone();
+            let Some(place) = self.put(flash, header, &[&bytes], Owner::Logged, true) else { break };
+            self.set(lpid, Some(place));
+        }
+        self.carried.len() < before
+    }
+
+    /// All of a page whose frames are there, header and all.
+    pub(crate) fn copy_buffered(&self, flash: &Flash, place: Place, bytes: &mut Vec<u8>) {
+        let slot = self.slot_of[&place.chunk(flash.format)];
+        let open = self.open[slot].as_ref().expect("a chunk that is written");
+        bytes.clear();
+        let (mut at, end) = (place.grain(flash.format) as usize * GRAIN_BYTES, HEADER_BYTES + place.bytes() as usize);
+        while bytes.len() < end {
+            let frame = open.frame((at / BLOCK_BYTES) as u32).expect("a page in flight has its frames");
+            let within = at % BLOCK_BYTES;
+            let count = (BLOCK_BYTES - within).min(end - bytes.len());
+            bytes.extend_from_slice(&flash.frames.bytes(frame)[within..within + count]);
+            at += count;
+        }
+    }
+
+    /// A page in flight is at `place` instead.
+    fn replace(&mut self, flash: &mut Flash, page: InFlight, place: Place) {
+        let InFlight { lpid, place: old, owner } = page;
+        match owner {
+            Owner::Staged(session, wsn, change) => {
+                let state = self.sessions.get_mut(session).expect("a batch has a session");
+                let batch = state.batches.get_mut(&wsn).expect("a page of a batch that is given up is nobody's");
+                let put = batch.changes[change as usize].put.as_mut().expect("it is put");
+                put.0 = place;
+                self.hold(flash, old, place);
+            }
+            Owner::Queued(number, change) => {
+                if let Some(Mutation::Batch { changes, .. }) = self.queue.get_mut(number) {
+                    changes[change as usize].place = Some(place);
+                }
+            }
+            Owner::Logged | Owner::Moves(_) | Owner::Dead => {}
+        }
+        let is_staged = matches!(owner, Owner::Staged(..));
+        if !is_staged && self.index.get(lpid) == Some(old) {
+            self.set(lpid, Some(place));
+            self.kill(flash, old);
+        } else if is_staged {
+            self.kill(flash, old);
+        } else {
+            // Another version has come since: this one is needed by the ring alone.
+            self.kill(flash, place);
+        }
+    }
+
+    /// A page of a batch that is not committed is at `to` instead of `from`.
+    fn hold(&mut self, flash: &Flash, from: Place, to: Place) {
+        self.chunks.entry(from.chunk(flash.format)).or_default().held -= from.grains();
+        self.chunks.entry(to.chunk(flash.format)).or_default().held += to.grains();
+    }
+}

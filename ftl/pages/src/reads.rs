@@ -1,0 +1,63 @@
+//! Pages that are being read.
+
+use crate::place::Place;
+use crate::request::StoreDone;
+use openftl_core::Frame;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a read is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ReadFor {
+    /// A host that asked for bytes from this one on.
+    Host { offset: u32, frames: Vec<Frame> },
+    /// A host that asked for facts.
+    Stat,
+    /// A batch that waits to know the version.
+    Condition,
+    /// A check, of the whole page.
+    Check,
+}
+
+/// A read that has not begun.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Wanted {
+    pub tag: u64,
+    pub lpid: u64,
+    pub what: ReadFor,
+}
+
+/// A page that the ring has with its bytes, and that has no place yet.
+pub(crate) struct Carried {
+    pub version: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// A page that is being read.
+pub(crate) struct PageRead {
+    pub wanted: Wanted,
+    pub place: Place,
+    /// Blocks of the chunk, each with a frame of the drive's own.
+    pub blocks: Vec<(u32, Frame)>,
+    pub commands: u32,
+    pub is_lost: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct PageReads {
+    pub all: Vec<Option<PageRead>>,
+    /// Those that wait for frames.
+    pub waiting: VecDeque<Wanted>,
+    pub done: Vec<StoreDone>,
+    /// Versions of pages of which batches wait to know them.
+    pub versions: BTreeMap<Place, u64>,
+    /// Pages that could not be read when they were checked.
+    pub lost: Vec<u64>,
+}
+
+impl PageReads {
+    /// Whether nothing is being read.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.all.iter().all(Option::is_none)
+    }
+}

@@ -1,0 +1,81 @@
+//! How many bytes of pages there is room for on a device.
+
+use crate::layout::{Layout, RING_STEP};
+use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, PAGE_BYTES_MAX, grains_of};
+use crate::tenancy::note;
+use openftl_core::{BLOCK_BYTES, Geometry};
+use openftl_parts::config::Config;
+use openftl_parts::flash::plan::Plan;
+use openftl_parts::flash::shares::shares;
+use openftl_parts::flash::units::Units;
+use openftl_parts::open_error::OpenError;
+
+/// Flash for each leaf of the map that there is room for, in bytes: half a leaf of pages of 2 KiB whose numbers have gaps.
+const BYTES_PER_SLOT: u64 = 256 << 10;
+
+/// The fewest leaves.
+const SLOTS_MIN: u64 = 64;
+
+/// Of so many chunks one is written by hosts at a time, and one by what moves.
+const CHUNKS_PER_HOST_CHUNK: u32 = 8;
+const CHUNKS_PER_MOVE_CHUNK: u32 = 24;
+
+/// The longest page of a drive: a quarter of a chunk, so that little of a chunk is left behind the last one.
+pub(crate) fn page_bytes_max(geometry: &Geometry) -> u32 {
+    let quarter = geometry.blocks_per_chunk / 4 * BLOCK_BYTES as u32;
+    PAGE_BYTES_MAX.min(quarter.max(BLOCK_BYTES as u32) - HEADER_BYTES as u32)
+}
+
+/// Layout, grains for pages, and the block FTL beside them, of a device with so many good chunks in each group.
+///
+/// # Errors
+/// If there is no room for a store of pages.
+pub(crate) fn pages_for(
+    geometry: &Geometry,
+    good: &[u32],
+    config: &Config,
+) -> Result<(Layout, u64, Config), OpenError> {
+    let chunk_grains = u64::from(geometry.blocks_per_chunk * GRAINS_PER_BLOCK);
+    let chunk_bytes = chunk_grains * GRAIN_BYTES as u64;
+    // What hosts write side by side, and what comes of it: more leaves, a longer ring. It takes chunks, so it is found from above.
+    let mut share = good.iter().sum::<u32>();
+    loop {
+        let host_chunks = (share / CHUNKS_PER_HOST_CHUNK).clamp(1, geometry.pus());
+        let move_chunks = (share / CHUNKS_PER_MOVE_CHUNK).clamp(1, geometry.groups.max(geometry.pus() / 4));
+        let unit = Units::whole_unit(geometry) + geometry.mw_cunits;
+        let ring = (8 * (host_chunks + move_chunks) * unit).clamp(128, 1 << 18).next_multiple_of(RING_STEP);
+        let slots = (u64::from(share) * chunk_bytes / BYTES_PER_SLOT).max(SLOTS_MIN) as u32;
+        let layout = Layout { ring_blocks: ring, slots, host_chunks, move_chunks };
+        let config = config.clone().beside(note(&layout), layout.area_blocks());
+        let plan = Plan::new(geometry, &config);
+        let left = plan.as_ref().map_or(0, |plan| shares(good, plan).iter().sum::<u32>());
+        // Open chunks, those that moving pages may need, and those that leave.
+        let kept = host_chunks + 2 * move_chunks + 3;
+        if left >= share && left > kept {
+            let plan = plan?;
+            if plan.open_tenant_chunks < 2 * (host_chunks + move_chunks) {
+                let text = format!(
+                    "a store of pages writes {} chunks side by side, and closes as many: the device lets it have {} chunks open",
+                    host_chunks + move_chunks,
+                    plan.open_tenant_chunks
+                );
+                return Err(OpenError::Tenant { text, is_lost: false });
+            }
+            // A page does not cross chunks: so much of each is always used.
+            let used = chunk_grains - u64::from(grains_of(page_bytes_max(geometry))) + 1;
+            let grains = u64::from(left - kept) * used;
+            let capacity = (grains as f64 / (1.0 + config.over_provisioning.as_f64())) as u64;
+            return Ok((layout, capacity, config));
+        }
+        if share <= kept {
+            let own = plan.map_or(0, |plan| plan.chunks());
+            let text = format!(
+                "there is no room for a store of pages: the device has {} good chunks, {own} are for the drive itself, and {kept} for \
+                 what is written; take a larger device",
+                good.iter().sum::<u32>()
+            );
+            return Err(OpenError::Tenant { text, is_lost: false });
+        }
+        share = left.min(share - 1);
+    }
+}

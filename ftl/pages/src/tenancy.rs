@@ -1,0 +1,100 @@
+//! What the block FTL asks of pages, and tells them.
+
+use crate::layout::{Layout, RING_FIRST, RING_STEP};
+use crate::pages::{Frontiers, Pages};
+use crate::reading::OF_VICTIM;
+use crate::ring::Ring;
+use openftl_core::{ChunkId, Geometry};
+use openftl_media::Completion;
+use openftl_parts::config::Config;
+use openftl_parts::flash::Flash;
+use openftl_parts::flash::reads::ReadId;
+use openftl_parts::flash::shares::TenantChunks;
+use openftl_parts::flash::units::UnitId;
+use openftl_parts::journal::Journal;
+use openftl_parts::open_error::OpenError;
+use openftl_parts::tenant::Tenant;
+use openftl_parts::words::TenantNote;
+use std::ops::Range;
+
+/// What a superblock says of a drive of pages with this layout.
+pub(crate) fn note(layout: &Layout) -> TenantNote {
+    let words = [layout.ring_blocks / RING_STEP, layout.host_chunks, layout.move_chunks];
+    let words = words.map(|word| u16::try_from(word).expect("a layout has small numbers"));
+    TenantNote { kind: TenantNote::PAGES, words, more: 0 }
+}
+
+/// The layout that a superblock describes, of a drive with an area of so many blocks.
+fn described(note: TenantNote, area_blocks: u32) -> Option<Layout> {
+    let [ring, host_chunks, move_chunks] = note.words.map(u32::from);
+    let ring_blocks = ring * RING_STEP;
+    let slots = area_blocks.checked_sub(RING_FIRST + ring_blocks)?;
+    let is_possible = ring > 0 && slots > 0 && host_chunks > 0 && move_chunks > 0;
+    is_possible.then_some(Layout { ring_blocks, slots, host_chunks, move_chunks })
+}
+
+impl Tenant for Pages {
+    fn find_drive(&mut self, _geometry: &Geometry, config: &Config) -> Result<(), OpenError> {
+        let Some(layout) = described(config.tenant, config.catalog_blocks) else {
+            let text = format!("the area of a store of pages has {} blocks, too few", config.catalog_blocks);
+            return Err(OpenError::Tenant { text, is_lost: false });
+        };
+        (self.host, self.moves) = (Frontiers::new(layout.host_chunks), Frontiers::new(layout.move_chunks));
+        self.ring = Ring::new(layout.ring_blocks);
+        self.layout = layout;
+        Ok(())
+    }
+
+    fn frames_needed(&self, geometry: &Geometry) -> usize {
+        let chunks = (self.layout.host_chunks + self.layout.move_chunks) as usize;
+        // On each of them a unit that fills, one behind it, and what cannot be read yet.
+        let stuck = chunks * (2 * self.unit_blocks + geometry.mw_cunits) as usize;
+        stuck + 2 * self.frames_to_keep() + self.ring.group_bytes_max().div_ceil(openftl_core::BLOCK_BYTES) * 2 + 64
+    }
+
+    fn chunks(&self) -> Option<&TenantChunks> {
+        Some(&self.coming_and_going)
+    }
+
+    fn chunks_mut(&mut self) -> Option<&mut TenantChunks> {
+        Some(&mut self.coming_and_going)
+    }
+
+    fn advance(&mut self, _flash: &mut Flash, _journal: &mut Journal) {}
+
+    fn unit_programmed(&mut self, flash: &mut Flash, unit: UnitId) {
+        self.programmed(flash, unit);
+    }
+
+    fn unit_readable(&mut self, flash: &mut Flash, unit: UnitId) {
+        self.readable(flash, unit);
+    }
+
+    fn unit_failed(&mut self, flash: &mut Flash, unit: UnitId) {
+        Pages::unit_failed(self, flash, unit);
+    }
+
+    fn read_ended(&mut self, flash: &mut Flash, read: ReadId, completion: Completion) {
+        match flash.reads.get(read).owner {
+            OF_VICTIM => self.window_read_ended(flash, read, completion),
+            _ => self.page_read_ended(flash, read, completion),
+        }
+    }
+
+    fn chunk_closed(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        self.coming_and_going.closed(flash, chunk);
+        flash.stirred = true;
+    }
+
+    fn queue_weak(&mut self, flash: &mut Flash, chunk: ChunkId) {
+        if let Some(known) = self.chunks.get_mut(&chunk) {
+            known.is_weak = true;
+            flash.stirred = true;
+        }
+    }
+
+    fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
+        _ = (flash, chunk);
+        None
+    }
+}

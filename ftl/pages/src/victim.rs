@@ -1,0 +1,36 @@
+//! Which chunk is cleaned next, and how far the one is that is being cleaned.
+
+use openftl_core::{ChunkId, Frame};
+
+/// What is read of a victim at a time.
+pub(crate) struct Window {
+    /// Its first block.
+    pub first: u32,
+    /// Its blocks.
+    pub frames: Vec<Frame>,
+    /// Blocks that could not be read.
+    pub lost: Vec<bool>,
+    /// Commands that have not ended.
+    pub commands: u32,
+}
+
+/// A chunk that is being cleaned.
+pub(crate) struct Victim {
+    pub chunk: ChunkId,
+    /// The grain from which on it is to be looked at.
+    pub grain: u32,
+    pub window: Option<Window>,
+}
+
+/// The chunk that is being cleaned, if one is.
+#[derive(Default)]
+pub(crate) struct Cleaning {
+    pub at: Option<Victim>,
+}
+
+impl Cleaning {
+    /// The chunk.
+    pub(crate) fn victim(&self) -> Option<ChunkId> {
+        self.at.as_ref().map(|victim| victim.chunk)
+    }
+}

@@ -1,0 +1,6 @@
+//! Stores of pages, tested as hosts see them.
+
+mod crash_points;
+mod explorer;
+mod requests;
+mod world;

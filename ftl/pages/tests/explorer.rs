@@ -1,0 +1,28 @@
+//! Drawn histories: of the device, of what a host does, of faults and of power cuts, as the explorer has them for zoned drives.
+
+use crate::world::PageWorld;
+use openftl_sim::step::write_steps;
+use openftl_sim::swarm::Kind;
+use openftl_sim::{Drives, Run, Tally, explore_in};
+
+const SEEDS: u64 = 100;
+
+#[test]
+fn histories_of_pages_are_sound() {
+    let mut tally = Tally::default();
+    let first = std::env::var("OPENFTL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let seeds = std::env::var("OPENFTL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+    for seed in first..first + seeds {
+        let run = Run::draw_of(seed, Drives::Zones);
+        let Kind::Zones { chunks, .. } = run.setting.kind else { unreachable!("zoned drives are drawn") };
+        let (profile, config) = (run.setting.profile.clone(), run.setting.config.clone());
+        let explored = explore_in(&run, || PageWorld::new(profile, config, chunks + 70, seed));
+        if let Some(failure) = explored.failure {
+            panic!("seed {seed}: {failure}\n{}\n{}", run.setting, write_steps(&run.steps));
+        }
+        tally += &explored.tally;
+    }
+    let Tally { cuts, recovery_cuts, restarts, .. } = tally;
+    println!("{seeds} histories: {cuts} power cuts, {recovery_cuts} of recoveries, {} faults", tally.faults());
+    assert!(cuts > 500 && recovery_cuts > 50 && restarts > 50 && tally.faults() > 50, "all of it happens: {tally:?}");
+}

@@ -1,0 +1,50 @@
+//! What a host may ask, and what it may not.
+
+use crate::crash_points::devices;
+use crate::world::PageWorld;
+use openftl_parts::Config;
+use openftl_sim::played::Played;
+
+fn world(chunks: u32) -> PageWorld {
+    let [plain, _] = devices();
+    PageWorld::new(plain, Config { checkpoint_log_blocks: Some(8), ..Config::default() }, chunks, 1)
+}
+
+#[test]
+fn what_is_committed_is_read_and_is_there_after_a_restart() {
+    let mut world = world(32);
+    for round in 0..40 {
+        let session = round as usize % 3;
+        world.stage(session, round * 5, 1 + round % 4, round * 3, false);
+        world.commit(session, round % 5 == 0);
+    }
+    world.settle();
+    world.verify_all();
+    world.clean_restart();
+    world.check();
+}
+
+#[test]
+fn pages_are_overwritten_for_many_times_the_capacity() {
+    let mut world = world(20);
+    for round in 0..3000_u64 {
+        let session = round as usize % 3;
+        world.stage(session, round * 7919, 1 + round % 4, round * 7 / 3, round % 50 == 49);
+        world.commit(session, round % 5 == 0);
+        if round % 7 == 0 {
+            world.settle();
+        }
+    }
+    world.settle();
+    world.verify_all();
+    println!(
+        "{} of {} bytes, {:?}",
+        world.ftl().used_bytes(),
+        world.ftl().capacity_bytes(),
+        world.ftl().statistics().1
+    );
+    let cleaned = world.ftl().statistics().1.chunks_cleaned;
+    assert!(cleaned > 20, "{cleaned}");
+    world.clean_restart();
+    world.check();
+}

@@ -1,0 +1,453 @@
+//! A store of pages under test, its host with some sessions, and what that may find.
+
+use openftl_blocks::Ftl;
+use openftl_core::{BLOCK_BYTES, Clock, Frame};
+use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_pages::{
+    Change, PageFacts, PageFtl, Session, SessionId, StoreDone, StoreError, StoreRequest, StoreTarget, WINDOW,
+};
+use openftl_parts::target::{Durability, Target};
+use openftl_parts::{Access, Config};
+use openftl_sim::fault::{Fault, FaultKind, disturb};
+use openftl_sim::played::Played;
+use openftl_sim::rig::Rig;
+use openftl_sim::step::{Step, ZoneDeed, ZoneDeedKind};
+use openftl_sim::wire::{CrashPoint, Wire};
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+
+/// Sessions that the host has.
+pub const SESSIONS: usize = 3;
+
+/// Pages of each session.
+const PAGES: u64 = 200;
+
+/// What a page holds: its bytes, all of which follow from their number and this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Made {
+    pub bytes: usize,
+    pub seed: u64,
+}
+
+impl Made {
+    pub fn expand(self) -> Vec<u8> {
+        let mut x = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let next = || {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x as u8
+        };
+        std::iter::repeat_with(next).take(self.bytes).collect()
+    }
+}
+
+type Changes = Vec<(u64, Option<Made>)>;
+
+/// A batch that was committed, or is about to be.
+#[derive(Clone, Debug)]
+struct Committed {
+    session: usize,
+    wsn: u64,
+    changes: Changes,
+    is_done: bool,
+    is_durable: bool,
+}
+
+/// What is known of the store.
+#[derive(Clone, Default)]
+pub struct Model {
+    history: Vec<Committed>,
+    /// The last batch of each session.
+    last: [u64; SESSIONS],
+    /// The last page that was made up. No two are the same.
+    made: u64,
+}
+
+impl Model {
+    /// Pages after so many batches of each session.
+    fn pages(&self) -> BTreeMap<u64, Made> {
+        let mut pages = BTreeMap::new();
+        for (lpid, made) in self.history.iter().flat_map(|batch| &batch.changes) {
+            match made {
+                Some(made) => _ = pages.insert(*lpid, *made),
+                None => _ = pages.remove(lpid),
+            }
+        }
+        pages
+    }
+}
+
+enum Errand {
+    Read { frames: Vec<Frame>, lpid: u64, offset: usize, expected: Option<Made> },
+    Commit { session: usize, wsn: u64, is_durable: bool },
+    Sync { batches: Vec<(usize, u64)> },
+}
+
+pub struct PageWorld {
+    rig: Rig<PageFtl<Wire>>,
+    pub model: Model,
+    under_way: Vec<(u64, Errand)>,
+    pub sessions: Vec<Session>,
+    /// What is staged of the next batch of each session.
+    staged: [Changes; SESSIONS],
+}
+
+impl Deref for PageWorld {
+    type Target = Rig<PageFtl<Wire>>;
+
+    fn deref(&self) -> &Rig<PageFtl<Wire>> {
+        &self.rig
+    }
+}
+
+impl DerefMut for PageWorld {
+    fn deref_mut(&mut self) -> &mut Rig<PageFtl<Wire>> {
+        &mut self.rig
+    }
+}
+
+fn id(session: usize) -> SessionId {
+    SessionId([session as u8 + 1; 16])
+}
+
+impl PageWorld {
+    pub fn new(profile: Profile, config: Config, chunks: u32, seed: u64) -> PageWorld {
+        let device = EmulatedDevice::new(profile, chunks, Store::Ram, Timing::Modelled, seed).unwrap();
+        let mut rig = Rig::try_new(device, config, (), (), seed).unwrap();
+        rig.may_wear_out = true;
+        let mut world = PageWorld::of(rig, Model::default());
+        world.open_sessions();
+        world
+    }
+
+    fn of(rig: Rig<PageFtl<Wire>>, model: Model) -> PageWorld {
+        PageWorld { rig, model, under_way: Vec::new(), sessions: Vec::new(), staged: Default::default() }
+    }
+
+    /// The world after a power cut, with the drive not opened yet.
+    pub fn after_cut(&self, crash_point: CrashPoint, model: Model) -> PageWorld {
+        PageWorld::of(self.rig.with(crash_point.device, crash_point.at), model)
+    }
+
+    /// Opens all sessions. Gives the last batch of each.
+    fn open_sessions(&mut self) -> Vec<u64> {
+        self.staged = Default::default();
+        for session in std::mem::take(&mut self.sessions) {
+            let now = self.clock.now();
+            // Of a drive that was open before there is none.
+            _ = self.ftl().close_session(now, session, false);
+        }
+        let opened = (0..SESSIONS).map(|session| self.ftl().open_session(id(session)).unwrap());
+        let (sessions, last) = opened.unzip();
+        self.sessions = sessions;
+        last
+    }
+
+    /// The tag of the next request. The host waits for it from now on.
+    fn begin(&mut self) -> u64 {
+        if self.under_way.is_empty() {
+            self.wait_anew();
+        }
+        self.next_tag()
+    }
+
+    /// Adds changes of pages to the next batch of a session: of `count` pages that follow from `pick`, with bytes that follow from `size`. Gives
+    /// whether there was room for all.
+    pub fn stage(&mut self, session: usize, pick: u64, count: u64, size: u64, deletes: bool) -> bool {
+        let most = self.ftl().page_bytes_max() as u64;
+        for number in pick..pick + count {
+            // Some numbers follow each other, some have gaps.
+            let page = number % PAGES;
+            let lpid = (session as u64) << 32 | if page < PAGES / 2 { page } else { page * 1_000_003 };
+            self.model.made += 1;
+            let bytes = match (size + number) % 8 {
+                0 => 1 + number % 30,
+                1..=3 => 100 + size % 1900,
+                4 | 5 => 4096 - 32,
+                6 => 5000 + size * 7 % 5000,
+                _ => most - (size % 3) * most / 4,
+            };
+            let made = Made { bytes: bytes.min(most) as usize, seed: self.model.made };
+            let bytes = made.expand();
+            let pieces = [&bytes[..bytes.len() / 3], &bytes[bytes.len() / 3..]];
+            let change = if deletes { Change::Delete } else { Change::Put(&pieces) };
+            let (wsn, name) = (self.model.last[session] + 1, self.sessions[session]);
+            loop {
+                let now = self.clock.now();
+                match self.ftl().stage(now, name, wsn, lpid, change, None) {
+                    Ok(()) => break,
+                    Err(StoreError::Busy) => {
+                        if self.under_way.is_empty() {
+                            self.wait_anew();
+                        }
+                        self.pump();
+                    }
+                    Err(StoreError::NoSpace { .. } | StoreError::MapFull { .. } | StoreError::BatchTooLong { .. }) => {
+                        return false;
+                    }
+                    Err(error) => {
+                        self.expect_worn_out(error);
+                        return false;
+                    }
+                }
+            }
+            self.staged[session].push((lpid, (!deletes).then_some(made)));
+        }
+        true
+    }
+
+    /// Commits what is staged.
+    pub fn commit(&mut self, session: usize, is_durable: bool) {
+        let (wsn, tag) = (self.model.last[session] + 1, self.begin());
+        let durability = if is_durable { Durability::Durable } else { Durability::Volatile };
+        let (now, name) = (self.clock.now(), self.sessions[session]);
+        match self.ftl().submit(now, tag, StoreRequest::Commit { session: name, wsn, durability }) {
+            Ok(()) => {
+                let changes = std::mem::take(&mut self.staged[session]);
+                self.model.last[session] = wsn;
+                self.model.history.push(Committed { session, wsn, changes, is_done: false, is_durable: false });
+                self.under_way.push((tag, Errand::Commit { session, wsn, is_durable }));
+            }
+            Err(error) => self.expect_worn_out(error),
+        }
+    }
+
+    pub fn abort(&mut self, session: usize) {
+        let (now, name, wsn) = (self.clock.now(), self.sessions[session], self.model.last[session] + 1);
+        self.staged[session].clear();
+        self.ftl().abort(now, name, wsn).unwrap();
+    }
+
+    pub fn sync(&mut self) {
+        // What has not ended may be durable later.
+        let done = self.model.history.iter().filter(|batch| batch.is_done);
+        let batches = done.map(|batch| (batch.session, batch.wsn)).collect();
+        let tag = self.begin();
+        let now = self.clock.now();
+        match self.ftl().submit(now, tag, StoreRequest::Sync) {
+            Ok(()) => self.under_way.push((tag, Errand::Sync { batches })),
+            Err(error) => self.expect_worn_out(error),
+        }
+    }
+
+    /// Reads a page, all of it or a part, and compares it when it is there.
+    pub fn read(&mut self, lpid: u64, offset: usize, expected: Option<Made>) {
+        let most = expected.map_or(1, |made| made.bytes.saturating_sub(offset).div_ceil(BLOCK_BYTES).max(1));
+        let frames = self.frames(most as u64);
+        let tag = self.begin();
+        let now = self.clock.now();
+        let read = StoreRequest::Read { lpid, offset: offset as u32, frames: &frames };
+        self.ftl().submit(now, tag, read).expect("reads are always begun");
+        self.under_way.push((tag, Errand::Read { frames, lpid, offset, expected }));
+    }
+
+    fn expect_worn_out(&mut self, error: StoreError) {
+        let is_read_only = matches!(error, StoreError::ReadOnly(_) | StoreError::Log(_) | StoreError::Aborted);
+        assert!(is_read_only && self.is_worn_out(), "{error}: {}", self.ftl().describe());
+    }
+
+    /// A drive after a power cut recovers, works and is closed.
+    pub fn prove(&mut self) {
+        self.recover().unwrap_or_else(|contradiction| panic!("{contradiction}"));
+        for session in 0..SESSIONS {
+            self.stage(session, 7, 5, 3, false);
+            self.commit(session, session == 1);
+        }
+        self.sync();
+        self.settle();
+        self.clean_restart();
+        self.verify_all();
+    }
+}
+
+impl Played for PageWorld {
+    type Ftl = PageFtl<Wire>;
+
+    fn rig(&self) -> &Rig<PageFtl<Wire>> {
+        &self.rig
+    }
+
+    fn rig_mut(&mut self) -> &mut Rig<PageFtl<Wire>> {
+        &mut self.rig
+    }
+
+    /// What steps ask of zones is asked of pages.
+    fn request(&mut self, step: &Step) {
+        let Step::Zone(ZoneDeed { kind, pick, size }) = *step else { return self.sync() };
+        let (pick, size) = (u64::from(pick), u64::from(size));
+        let session = (pick % SESSIONS as u64) as usize;
+        match kind {
+            ZoneDeedKind::Read => {
+                // A page of a batch that waits may be read as it was.
+                self.settle();
+                let pages = self.model.pages();
+                let from = pages.range(((session as u64) << 32) + pick % PAGES..).next();
+                match from.map(|(lpid, made)| (*lpid, *made)) {
+                    Some((lpid, made)) => self.read(lpid, size as usize * 997 % made.bytes, Some(made)),
+                    None => self.read(u64::MAX, 0, None),
+                }
+            }
+            ZoneDeedKind::Append | ZoneDeedKind::Write => {
+                self.stage(session, pick, 1 + size % 6, size, false);
+                self.commit(session, false);
+            }
+            ZoneDeedKind::AppendDurably => {
+                self.stage(session, pick, 1 + size % 3, size, false);
+                self.commit(session, true);
+            }
+            ZoneDeedKind::Open | ZoneDeedKind::OpenWithWindow => {
+                _ = self.stage(session, pick, 1 + size % 10, size, false);
+            }
+            ZoneDeedKind::Reset => {
+                self.stage(session, pick, 1 + size % 20, size, true);
+                self.commit(session, size % 2 == 0);
+            }
+            ZoneDeedKind::Close => self.abort(session),
+            ZoneDeedKind::Commit | ZoneDeedKind::Finish => self.commit(session, size % 4 == 0),
+        }
+        // Batches that wait are not to be more than a session can have.
+        if self.under_way.len() > WINDOW as usize {
+            self.settle();
+        }
+    }
+
+    fn take(&mut self, done: Vec<StoreDone>) {
+        for StoreDone { tag, result, .. } in done {
+            let index = self.under_way.iter().position(|(other, _)| *other == tag).expect("a request under way");
+            match self.under_way.swap_remove(index).1 {
+                Errand::Commit { session, wsn, is_durable } => {
+                    let of = |batch: &&mut Committed| (batch.session, batch.wsn) == (session, wsn);
+                    match result {
+                        Ok(facts) => {
+                            assert_eq!(facts, None);
+                            // Batches are in one order, whatever their sessions.
+                            let at = self
+                                .model
+                                .history
+                                .iter()
+                                .position(|batch| (batch.session, batch.wsn) == (session, wsn));
+                            self.model.history[at.unwrap()].is_done = true;
+                            let same =
+                                self.model.history[..=at.unwrap()].iter_mut().filter(|batch| batch.session == session);
+                            same.filter(|_| is_durable).for_each(|batch| batch.is_durable = true);
+                        }
+                        Err(error) => {
+                            self.expect_worn_out(error);
+                            // It may be there after the next opening, or not.
+                            self.model.history.iter_mut().find(of).unwrap().is_durable = false;
+                        }
+                    }
+                }
+                Errand::Sync { batches } => match result {
+                    Ok(_) => {
+                        let is_among = |batch: &&mut Committed| batches.contains(&(batch.session, batch.wsn));
+                        self.model.history.iter_mut().filter(is_among).for_each(|batch| batch.is_durable = true);
+                    }
+                    Err(error) => self.expect_worn_out(error),
+                },
+                Errand::Read { frames, lpid, offset, expected } => {
+                    match (result, expected) {
+                        (Ok(Some(PageFacts { bytes, .. })), Some(made)) => {
+                            let found: Vec<u8> =
+                                frames.iter().flat_map(|frame| *self.ftl().frames().bytes(*frame)).collect();
+                            assert_eq!(bytes as usize, made.bytes, "page {lpid}");
+                            let expected = made.expand();
+                            let count = (made.bytes - offset).min(found.len());
+                            assert!(
+                                found[..count] == expected[offset..offset + count],
+                                "page {lpid} from byte {offset}"
+                            );
+                        }
+                        (Err(StoreError::NoPage { .. }), None) => {}
+                        (result, expected) => {
+                            panic!("page {lpid}: {result:?}, {expected:?}: {}", self.ftl().describe())
+                        }
+                    }
+                    frames.into_iter().for_each(|frame| self.ftl().frames_mut().release(frame));
+                }
+            }
+        }
+        self.wire.look();
+    }
+
+    fn requests_under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    fn forget_requests(&mut self) {
+        self.under_way.clear();
+    }
+
+    fn inject(&mut self, fault: Fault) -> bool {
+        if matches!(fault.kind, FaultKind::Lose | FaultKind::Corrupt) {
+            return false;
+        }
+        // A read that has failed once is not to fail once more.
+        self.settle();
+        let ftl = self.ftl.as_ref().expect("the drive is open");
+        disturb(&mut self.wire.device(), ftl.block(), self.clock.0, fault)
+    }
+
+    /// After a power cut each session has all that was durable, and of the rest its first batches; each whole.
+    fn judge(&mut self) -> Result<(), String> {
+        let last = self.open_sessions();
+        for batch in &self.model.history {
+            if batch.is_durable && batch.wsn > last[batch.session] {
+                return Err(format!(
+                    "session {} has lost batch {}, which was durable: {last:?}",
+                    batch.session, batch.wsn
+                ));
+            }
+        }
+        for (session, last) in last.iter().enumerate() {
+            if *last > self.model.last[session] {
+                return Err(format!("session {session} has batch {last}, which was never committed"));
+            }
+        }
+        self.model.history.retain(|batch| batch.wsn <= last[batch.session]);
+        self.model.history.iter_mut().for_each(|batch| batch.is_durable = true);
+        self.model.last.copy_from_slice(&last);
+        let expected: Vec<(u64, u32)> =
+            self.model.pages().into_iter().map(|(lpid, made)| (lpid, made.bytes as u32)).collect();
+        let found = self.ftl().list(0, usize::MAX);
+        if found != expected {
+            let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+            return Err(format!(
+                "{} pages are there, and {} were committed, of batches up to {last:?}; the first that differ: {differs:?}",
+                found.len(),
+                expected.len()
+            ));
+        }
+        self.verify_all();
+        Ok(())
+    }
+
+    fn clean_restart(&mut self) {
+        self.settle();
+        let is_closed = self.close().is_ok();
+        if is_closed {
+            self.model.history.iter_mut().for_each(|batch| batch.is_durable = true);
+        }
+        self.open(Access::ReadWrite).unwrap_or_else(|error| panic!("{error}"));
+        self.judge().unwrap_or_else(|contradiction| panic!("{contradiction}"));
+    }
+
+    fn probe(&self) {
+        PageWorld::of(self.rig.fork(), self.model.clone()).prove();
+    }
+
+    fn verify_all(&mut self) {
+        for (lpid, made) in self.model.pages() {
+            self.read(lpid, 0, Some(made));
+            if self.under_way.len() > 8 {
+                self.settle();
+            }
+        }
+        self.settle();
+    }
+
+    fn is_damaged(&self) -> bool {
+        false
+    }
+}
