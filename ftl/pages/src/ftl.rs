@@ -2,9 +2,8 @@
 
 use crate::drive::PageFtl;
 use crate::finding;
-use crate::layout::Layout;
 use crate::pages::Pages;
-use crate::sizing::{page_bytes_max, pages_for};
+use crate::sizing::{LEAST, page_bytes_max, pages_for};
 use crate::tenancy::note;
 use openftl_blocks::{BlockFtl, CheckReport, Ftl};
 use openftl_core::Clock;
@@ -44,9 +43,8 @@ impl<M: Media> Ftl for PageFtl<M> {
     fn open_with(media: M, config: Config, (): (), access: Access, clock: &mut dyn Clock) -> Result<Self, OpenError> {
         let geometry = *media.geometry();
         // What it was formatted for is found in its superblock.
-        let layout = Layout { ring_blocks: crate::layout::RING_STEP, slots: 1, host_chunks: 1, move_chunks: 1 };
-        let config = config.beside(note(&layout), layout.area_blocks());
-        let mut pages = Pages::new(&geometry, layout, page_bytes_max(&geometry), 0);
+        let config = config.beside(note(&LEAST), LEAST.area_blocks());
+        let mut pages = Pages::new(&geometry, LEAST, page_bytes_max(&geometry), 0);
         let find = |ftl: &mut BlockFtl, pages: &mut Pages, clock: &mut dyn Clock| {
             pages.keep_frames(&mut ftl.flash);
             finding::adopt(ftl, pages, access, clock)

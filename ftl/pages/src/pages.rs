@@ -11,6 +11,7 @@ use crate::session::Sessions;
 use crate::victim::Cleaning;
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
 use openftl_parts::flash::Flash;
+use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::Units;
 use std::collections::BTreeMap;
@@ -196,8 +197,15 @@ impl Pages {
     /// The parallel unit to open a chunk on: the one with most free chunks, best where nothing is being written.
     pub(crate) fn choose_pu(&self, flash: &Flash) -> Option<PuId> {
         let is_busy = |pu: PuId| self.slot_of.keys().any(|chunk| flash.format.pu_of(*chunk) == pu);
+        let is_own = |chunk: ChunkId| flash.chunks.usage(chunk) == ChunkUse::Tenant;
+        if flash.units.count_open(|open| is_own(open.chunk)) >= flash.plan.open_tenant_chunks {
+            return None;
+        }
+        let on = |pu: PuId| flash.units.count_open(|open| is_own(open.chunk) && flash.format.pu_of(open.chunk) == pu);
+        let most = flash.plan.open_tenant_chunks_on_pu;
+        let may_open = |pu: PuId| most == u32::MAX || on(pu) < most;
         let free = |pu: PuId| flash.provisioning.tenant_chunks_on_pu(pu);
-        flash.geometry.pu_ids().filter(|pu| free(*pu) > 0).max_by_key(|pu| (!is_busy(*pu), free(*pu)))
+        flash.geometry.pu_ids().filter(|pu| free(*pu) > 0 && may_open(*pu)).max_by_key(|pu| (!is_busy(*pu), free(*pu)))
     }
 
     /// The map says that a page is at `place` from now on, or nowhere. Returns where it was.

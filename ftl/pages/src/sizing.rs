@@ -20,6 +20,9 @@ const SLOTS_MIN: u64 = 64;
 const CHUNKS_PER_HOST_CHUNK: u32 = 8;
 const CHUNKS_PER_MOVE_CHUNK: u32 = 24;
 
+/// The smallest that there can be.
+pub(crate) const LEAST: Layout = Layout { ring_blocks: RING_STEP, slots: 1, host_chunks: 1, move_chunks: 1 };
+
 /// The longest page of a drive: a quarter of a chunk, so that little of a chunk is left behind the last one.
 pub(crate) fn page_bytes_max(geometry: &Geometry) -> u32 {
     let quarter = geometry.blocks_per_chunk / 4 * BLOCK_BYTES as u32;
@@ -39,9 +42,14 @@ pub(crate) fn pages_for(
     let chunk_bytes = chunk_grains * GRAIN_BYTES as u64;
     // What hosts write side by side, and what comes of it: more leaves, a longer ring. It takes chunks, so it is found from above.
     let mut share = good.iter().sum::<u32>();
+    let open_max = match Plan::new(geometry, &config.clone().beside(note(&LEAST), LEAST.area_blocks())) {
+        Ok(plan) => plan.open_tenant_chunks,
+        Err(error) => return Err(error.into()),
+    };
     loop {
-        let host_chunks = (share / CHUNKS_PER_HOST_CHUNK).clamp(1, geometry.pus());
+        let host_chunks = (share / CHUNKS_PER_HOST_CHUNK).clamp(1, geometry.pus()).min(open_max / 2).max(1);
         let move_chunks = (share / CHUNKS_PER_MOVE_CHUNK).clamp(1, geometry.groups.max(geometry.pus() / 4));
+        let move_chunks = move_chunks.min(open_max / 4).max(1);
         let unit = Units::whole_unit(geometry) + geometry.mw_cunits;
         let ring = (8 * (host_chunks + move_chunks) * unit).clamp(128, 1 << 18).next_multiple_of(RING_STEP);
         let slots = (u64::from(share) * chunk_bytes / BYTES_PER_SLOT).max(SLOTS_MIN) as u32;
@@ -53,9 +61,9 @@ pub(crate) fn pages_for(
         let kept = host_chunks + 2 * move_chunks + 3;
         if left >= share && left > kept {
             let plan = plan?;
-            if plan.open_tenant_chunks < 2 * (host_chunks + move_chunks) {
+            if plan.open_tenant_chunks < host_chunks + move_chunks {
                 let text = format!(
-                    "a store of pages writes {} chunks side by side, and closes as many: the device lets it have {} chunks open",
+                    "a store of pages writes {} chunks side by side, and the device lets it have {} open",
                     host_chunks + move_chunks,
                     plan.open_tenant_chunks
                 );
