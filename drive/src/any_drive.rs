@@ -6,6 +6,7 @@
 use openftl_blocks::{BlockFtl, CheckReport, DriveKind, Ftl, kind_on};
 use openftl_core::Clock;
 use openftl_media::Media;
+use openftl_pages::PageFtl;
 use openftl_parts::{Access, Config, OpenError};
 use openftl_tables::TableFtl;
 use openftl_zones::{AskedLimits, ZoneConfig, ZoneFtl};
@@ -18,6 +19,8 @@ pub enum AnyDrive<M: Media> {
     Tables(Box<TableFtl<M>>),
     /// Zones, which hosts may see as segments.
     Zones(Box<ZoneFtl<M>>),
+    /// Pages of any size.
+    Pages(Box<PageFtl<M>>),
 }
 
 /// What a new drive is for.
@@ -29,6 +32,8 @@ pub enum Shape {
     Tables,
     /// Zones like these.
     Zones(ZoneConfig),
+    /// Pages of any size.
+    Pages,
 }
 
 macro_rules! of_any {
@@ -37,6 +42,7 @@ macro_rules! of_any {
             AnyDrive::Blocks($ftl) => $result,
             AnyDrive::Tables($ftl) => $result,
             AnyDrive::Zones($ftl) => $result,
+            AnyDrive::Pages($ftl) => $result,
         }
     };
 }
@@ -73,6 +79,12 @@ impl<M: Media> From<ZoneFtl<M>> for AnyDrive<M> {
     }
 }
 
+impl<M: Media> From<PageFtl<M>> for AnyDrive<M> {
+    fn from(drive: PageFtl<M>) -> AnyDrive<M> {
+        AnyDrive::Pages(Box::new(drive))
+    }
+}
+
 impl<M: Media> Ftl for AnyDrive<M> {
     type Media = M;
     type Shape = Shape;
@@ -83,6 +95,7 @@ impl<M: Media> Ftl for AnyDrive<M> {
             Shape::Blocks => BlockFtl::format(media, config, clock).map(AnyDrive::from),
             Shape::Tables => TableFtl::format(media, config, (), clock).map(AnyDrive::from),
             Shape::Zones(zones) => ZoneFtl::format(media, config, zones, clock).map(AnyDrive::from),
+            Shape::Pages => PageFtl::format(media, config, (), clock).map(AnyDrive::from),
         }
     }
 
@@ -99,6 +112,7 @@ impl<M: Media> Ftl for AnyDrive<M> {
             DriveKind::Zones | DriveKind::Segments => {
                 ZoneFtl::open_with(media, config, limits, access, clock).map(AnyDrive::from)
             }
+            DriveKind::Pages => PageFtl::open_with(media, config, (), access, clock).map(AnyDrive::from),
             DriveKind::Blocks | DriveKind::Newer => {
                 BlockFtl::open_with(media, config, access, clock).map(AnyDrive::from)
             }
@@ -110,6 +124,7 @@ impl<M: Media> Ftl for AnyDrive<M> {
             AnyDrive::Blocks(drive) => drive,
             AnyDrive::Tables(drive) => drive.block(),
             AnyDrive::Zones(drive) => drive.block(),
+            AnyDrive::Pages(drive) => drive.block(),
         }
     }
 

@@ -41,6 +41,8 @@
 //! log_area = "512MiB"             # for its write-ahead logs and other small files
 //! table_placement = "by-load"     # "horizontal", "vertical" or "by-load"
 //!
+//!                                 # with kind = "pages": media.capacity is what pages can hold, with their headers of 32 bytes
+//!
 //! [host]
 //! nbd = ["127.0.0.1:10809"]
 //! nvme_tcp = ["127.0.0.1:4420"]
@@ -349,6 +351,7 @@ impl DriveDescription {
             let (kind, fix) = match kind {
                 FtlKind::Zones => ("zones", "write kind = \"zoned\" in the [[namespace]] that is to have zones"),
                 FtlKind::Segments => ("segments", "segments have a whole device: leave the [[namespace]] tables away"),
+                FtlKind::Pages => ("pages", "a store of pages has a whole device: leave the [[namespace]] tables away"),
                 _ => ("tables", "a table drive has a whole device: leave the [[namespace]] tables away"),
             };
             return Err(format!("ftl.kind = \"{kind}\": each [[namespace]] has its own kind; {fix}"));
@@ -603,7 +606,7 @@ mod tests {
               |
             2 | kind = "zns"
               |        ^^^^^
-            unknown variant `zns`, expected one of `block`, `tables`, `zones`, `segments`"#]],
+            unknown variant `zns`, expected one of `block`, `tables`, `zones`, `segments`, `pages`"#]],
         );
         check(
             "[media\n",

@@ -26,6 +26,8 @@ pub enum FtlKind {
     Zones,
     /// Blocks in segments that are written in order.
     Segments,
+    /// Pages of any size, in batches: see [`crate::page_drive`].
+    Pages,
 }
 
 /// How hosts see segments.
@@ -163,6 +165,10 @@ impl FtlSection {
                 }
                 if kind == FtlKind::Zones { only("segments", first(&segments)) } else { only("zones", first(&zones)) }
             }
+            FtlKind::Pages => match first(&blocks).or(first(&zones)).or(first(&segments)) {
+                Some(field) => Err(format!("{field} is of no use to pages; leave it away")),
+                None => Ok(()),
+            },
             FtlKind::Block | FtlKind::Tables => {
                 only("zones", first(&zones)).and_then(|()| only("segments", first(&segments)))
             }

@@ -6,6 +6,8 @@
 //! | [`any_drive`] | a drive of any kind, found by what is on its media |
 //! | [`description`] | a drive description: media, FTL and host interface in one TOML file |
 //! | [`table_drive`] | a table drive from its description |
+//! | [`page_drive`] | a store of pages from its description |
+//! | [`page_store`] | the same, open: each request is waited for |
 //! | [`new_file`] | a file that is there whole or not at all |
 //! | [`small_file`] | a file that is read as a whole, if it is no drive |
 //! | [`plugin`] | the plugin that puts files of RocksDB on table drives |
@@ -16,6 +18,8 @@ pub mod description;
 pub mod failure;
 mod ftl_section;
 pub mod new_file;
+pub mod page_drive;
+pub mod page_store;
 pub mod plugin;
 pub mod small_file;
 pub mod table_drive;

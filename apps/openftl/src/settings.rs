@@ -128,6 +128,12 @@ impl Settings {
             )
             .fix("`openftl create` makes it, `openftl serve` serves it, and RocksDB opens it by its URI"));
         }
+        if file.ftl.kind == Some(FtlKind::Pages) {
+            return Err(Failure::bad_input(
+                "ftl.kind = \"pages\": this command is for drives that hosts see, and a store of pages has no host interface yet",
+            )
+            .fix("`openftl create` makes it, and `openftl pages` puts, gets and lists its pages"));
+        }
         let profile = flags.profile.as_deref().or(file.media.profile.as_deref()).unwrap_or(PROFILE_DEFAULT);
         let profile = find_profile(profile)?;
         let drive = BlockSettings {
@@ -161,7 +167,7 @@ impl Settings {
         let zones = match file.ftl.kind {
             Some(FtlKind::Zones) => Some(ZoneSettings::of(&file.ftl, &file.ftl, drive.capacity, &drive)),
             Some(FtlKind::Segments) => Some(ZoneSettings::of_segments(&file.ftl, drive.capacity, &drive)),
-            Some(FtlKind::Block | FtlKind::Tables) | None => None,
+            Some(FtlKind::Block | FtlKind::Tables | FtlKind::Pages) | None => None,
         };
         if let (Some(flag), Some(zones)) = (flags.for_blocks_only(), &zones) {
             let noun = zones.face.noun();

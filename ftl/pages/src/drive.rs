@@ -129,6 +129,14 @@ impl PageFtl {
         self.pages.capacity_grains * GRAIN_BYTES as u64
     }
 
+    /// Bytes of the chunks that pages may be in, those that are clean included.
+    #[must_use]
+    pub fn flash_bytes(&self) -> u64 {
+        let geometry = &self.ftl.flash.geometry;
+        let chunks: u32 = (0..geometry.groups).map(|group| self.ftl.flash.provisioning.tenant_share(group)).sum();
+        u64::from(chunks) * u64::from(geometry.blocks_per_chunk) * BLOCK_BYTES as u64
+    }
+
     /// Bytes that pages take, those of batches that are not committed included.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {

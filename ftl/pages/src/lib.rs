@@ -84,3 +84,4 @@ pub use openftl_blocks::Ftl;
 pub use pages::PageStatistics;
 pub use place::{HEADER_BYTES, PAGE_BYTES_MAX};
 pub use request::{Change, PageFacts, Session, SessionId, StoreDone, StoreRequest, StoreTarget};
+pub use sizing::chunks_per_pu;

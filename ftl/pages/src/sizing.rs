@@ -3,6 +3,7 @@
 use crate::layout::{Layout, RING_STEP};
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, PAGE_BYTES_MAX, grains_of};
 use crate::tenancy::note;
+use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry};
 use openftl_parts::config::Config;
 use openftl_parts::flash::plan::Plan;
@@ -12,6 +13,9 @@ use openftl_parts::open_error::OpenError;
 
 /// Flash for each leaf of the map that there is room for, in bytes: half a leaf of pages of 2 KiB whose numbers have gaps.
 const BYTES_PER_SLOT: u64 = 256 << 10;
+
+/// Bits of the address of a block, at most.
+const ADDRESS_BITS: u32 = 31;
 
 /// The fewest leaves.
 const SLOTS_MIN: u64 = 64;
@@ -86,4 +90,31 @@ pub(crate) fn pages_for(
         }
         share = left.min(share - 1);
     }
+}
+
+/// Chunks per parallel unit that a device of this shape needs for so many bytes of pages, with headers and what they leave of grains.
+///
+/// # Errors
+/// If no number of chunks would do.
+pub fn chunks_per_pu(geometry: &Geometry, config: &Config, bytes: u64) -> Result<u32, OpenError> {
+    let fits = |chunks: u32| -> Result<bool, OpenError> {
+        let scaled = Geometry { chunks_per_pu: chunks, ..*geometry };
+        let good = vec![chunks * geometry.pus_per_group; geometry.groups as usize];
+        pages_for(&scaled, &good, config).map(|(_, grains, _)| grains * GRAIN_BYTES as u64 >= bytes)
+    };
+    let one = Geometry { chunks_per_pu: 1, ..*geometry }.format().bits();
+    let most = 1_u32 << ADDRESS_BITS.saturating_sub(one).min(30);
+    let (mut too_few, mut enough) = (0, 1);
+    while !matches!(fits(enough), Ok(true)) {
+        if enough == most {
+            let text = format!("{} of pages: no device of this kind has so many chunks", ByteSize(bytes));
+            return Err(fits(enough).err().unwrap_or(OpenError::Tenant { text, is_lost: false }));
+        }
+        (too_few, enough) = (enough, enough.saturating_mul(2).min(most));
+    }
+    while enough - too_few > 1 {
+        let middle = too_few + (enough - too_few) / 2;
+        if matches!(fits(middle), Ok(true)) { enough = middle } else { too_few = middle }
+    }
+    Ok(enough)
 }

@@ -49,9 +49,11 @@ impl Pace {
 }
 
 /// A clock for opening and closing a drive.
-pub(crate) struct PaceClock {
-    pub(crate) pace: Pace,
-    pub(crate) now: Time,
+pub struct PaceClock {
+    /// How time passes.
+    pub pace: Pace,
+    /// The time, when it was last looked at.
+    pub now: Time,
 }
 
 impl Clock for PaceClock {

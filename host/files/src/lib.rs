@@ -53,7 +53,7 @@ pub mod wire;
 mod writer;
 
 pub use client::Client;
-pub use dispatch::{Bell, Pace};
+pub use dispatch::{Bell, Pace, PaceClock};
 pub use error::FileError;
 pub use files::{Attributes, FileStatistics, Files, NameStatistics};
 pub use reader::{FileReader, ReadRequest};
