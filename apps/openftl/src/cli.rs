@@ -15,6 +15,7 @@ mod inspect;
 mod man;
 mod number;
 pub mod nvme;
+pub mod pages;
 mod profiles;
 mod reproduce;
 mod serve;
@@ -84,6 +85,8 @@ pub enum Command {
     Check(Check),
     /// Lists the files on a table drive, or copies one out.
     Files(Files),
+    /// Puts, gets, deletes and lists pages of a store of pages, or measures one.
+    Pages(pages::Pages),
     /// Lists the NAND devices that drives can be made of.
     Profiles(Profiles),
     /// Makes an experiment of a paper again and says whether its findings hold.

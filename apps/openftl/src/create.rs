@@ -10,6 +10,7 @@ use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, VirtualClock};
 use openftl_drive::description::{DriveDescription, FtlKind, another_seed};
 use openftl_drive::new_file::{self, Existing};
+use openftl_drive::page_drive::PageDrive;
 use openftl_drive::plugin;
 use openftl_drive::table_drive::TableDrive;
 use openftl_media::partition::span;
@@ -60,6 +61,9 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
     let disk = &arguments.disk;
     if let Some(drive) = table_drive(&arguments.flags)? {
         return make_table_drive(&drive, arguments);
+    }
+    if let Some(drive) = page_drive(&arguments.flags)? {
+        return make_page_drive(&drive, arguments);
     }
     let settings = Settings::gather_any(&arguments.flags, CAPACITY_DEFAULT)?;
     if disk.exists() && !arguments.force {
@@ -129,6 +133,74 @@ fn table_drive(flags: &cli::DriveFlags) -> Result<Option<TableDrive>, Failure> {
     Ok(Some(drive))
 }
 
+/// The store of pages that the drive description describes, if it does.
+fn page_drive(flags: &cli::DriveFlags) -> Result<Option<PageDrive>, Failure> {
+    let Some(path) = &flags.drive else { return Ok(None) };
+    let file = DriveDescription::read(path)?;
+    if file.ftl.kind != Some(FtlKind::Pages) {
+        return Ok(None);
+    }
+    PageDrive::of(&file).map(Some).map_err(|failure| failure.about(path.display()))
+}
+
+#[derive(Serialize)]
+struct MadePageDrive<'a> {
+    disk: &'a Path,
+    /// What pages can hold, with their headers.
+    capacity_bytes: u64,
+    flash_bytes: u64,
+}
+
+/// Whether `disk` may be made: it is what the description names, and nothing is lost that is not to be.
+fn expect_makeable(named: Option<&Path>, arguments: &cli::Create, noun: &str) -> Result<Existing, Failure> {
+    let disk = &arguments.disk;
+    if let Some(named) = named.filter(|named| named != disk) {
+        let (named, disk) = (named.display(), disk.display());
+        return Err(Failure::bad_input(format_args!(
+            "the drive description keeps its flash in {named}, and not in {disk}"
+        ))
+        .fix(format_args!("openftl create {named} --drive …")));
+    }
+    let cli::DriveFlags { capacity, over_provisioning, profile, durability, .. } = &arguments.flags;
+    if capacity.is_some() || over_provisioning.is_some() || profile.is_some() || durability.is_some() {
+        return Err(Failure::bad_input(
+            "--capacity, --over-provisioning, --profile and --durability are for block drives",
+        )
+        .fix(format_args!("leave them away; the drive description says what {noun} is")));
+    }
+    if !disk.exists() {
+        return Ok(Existing::Keep);
+    }
+    if !arguments.force {
+        return Err(Failure::bad_input(format_args!("{} exists already", disk.display()))
+            .fix("choose another name, or add --force to replace it"));
+    }
+    expect_unused(disk)?;
+    Ok(Existing::Replace)
+}
+
+fn make_page_drive(drive: &PageDrive, arguments: &cli::Create) -> Result<(), Failure> {
+    let disk = &arguments.disk;
+    let existing = expect_makeable(drive.disk(), arguments, "a store of pages")?;
+    let capacity = drive.make(disk, existing, arguments.seed)?;
+    let geometry = drive.geometry()?;
+    let flash_bytes = geometry.bytes();
+    if arguments.json {
+        return say(&crate::json(&MadePageDrive { disk, capacity_bytes: capacity.0, flash_bytes })?);
+    }
+    let sign = Palette::of_stdout().paint(Ink::Good, "✓");
+    say(&format!(
+        "{sign} {}: {capacity} for pages and their headers, on {} of {} flash ({} dies in {} groups, {} chunks on each)\n\n\
+         Next\n  echo hello | openftl pages put --drive {0} 7\n",
+        disk.display(),
+        ByteSize(flash_bytes),
+        drive.profile(),
+        geometry.pus(),
+        geometry.groups,
+        geometry.chunks_per_pu,
+    ))
+}
+
 #[derive(Serialize)]
 struct MadeTableDrive<'a> {
     disk: &'a Path,
@@ -141,29 +213,9 @@ struct MadeTableDrive<'a> {
 fn make_table_drive(drive: &TableDrive, arguments: &cli::Create) -> Result<(), Failure> {
     let disk = &arguments.disk;
     let failed = crate::files::failure;
-    if let Some(named) = drive.disk().filter(|named| named != disk) {
-        let (named, disk) = (named.display(), disk.display());
-        return Err(Failure::bad_input(format_args!(
-            "the drive description keeps its flash in {named}, and not in {disk}"
-        ))
-        .fix(format_args!("openftl create {named} --drive …")));
-    }
-    let cli::DriveFlags { capacity, over_provisioning, profile, durability, .. } = &arguments.flags;
-    if capacity.is_some() || over_provisioning.is_some() || profile.is_some() || durability.is_some() {
-        return Err(Failure::bad_input(
-            "--capacity, --over-provisioning, --profile and --durability are for block drives",
-        )
-        .fix("leave them away; the drive description says what a table drive is"));
-    }
-    if disk.exists() {
-        if !arguments.force {
-            return Err(Failure::bad_input(format_args!("{} exists already", disk.display()))
-                .fix("choose another name, or add --force to replace it"));
-        }
-        expect_unused(disk)?;
-        drive.replace(disk, arguments.seed).map_err(failed)?;
-    } else {
-        drive.create(disk, arguments.seed).map_err(failed)?;
+    match expect_makeable(drive.disk(), arguments, "a table drive")? {
+        Existing::Replace => drive.replace(disk, arguments.seed).map_err(failed)?,
+        Existing::Keep => drive.create(disk, arguments.seed).map_err(failed)?,
     }
     let geometry = drive.geometry().map_err(failed)?;
     let flash_bytes = geometry.bytes();

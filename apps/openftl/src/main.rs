@@ -33,6 +33,7 @@ mod metrics;
 mod namespaces;
 mod notify;
 mod nvme;
+mod pages;
 mod passed;
 mod power;
 mod profiles;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Files(arguments) => files::run(&arguments),
+        Command::Pages(arguments) => pages::run(&arguments),
         Command::Profiles(arguments) => profiles::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Explore(arguments) => explore::run(&arguments),

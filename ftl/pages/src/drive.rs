@@ -129,12 +129,14 @@ impl PageFtl {
         self.pages.capacity_grains * GRAIN_BYTES as u64
     }
 
-    /// Bytes of the chunks that pages may be in, those that are clean included.
+    /// Bytes of the chunks that pages share: what is beyond their own bytes is spare. Chunks that are open, or kept for what moves, are not
+    /// among them.
     #[must_use]
     pub fn flash_bytes(&self) -> u64 {
         let geometry = &self.ftl.flash.geometry;
         let chunks: u32 = (0..geometry.groups).map(|group| self.ftl.flash.provisioning.tenant_share(group)).sum();
-        u64::from(chunks) * u64::from(geometry.blocks_per_chunk) * BLOCK_BYTES as u64
+        let shared = chunks.saturating_sub(self.pages.layout.kept_chunks());
+        u64::from(shared) * u64::from(geometry.blocks_per_chunk) * BLOCK_BYTES as u64
     }
 
     /// Bytes that pages take, those of batches that are not committed included.
@@ -455,7 +457,6 @@ impl PageFtl {
         let may_clean = !self.checkpoint.is_quiescing() && pages.queue.bytes() * QUEUE_SHARE < pages.ring.bytes();
         let mut has_acted = may_clean && pages.clean(flash);
         if !pages.is_short(flash) {
-            pages.lacks_room = false;
             return has_acted;
         }
         // Nothing else makes room but what waits: pages that have moved are to be on media, and the ring is to say so.

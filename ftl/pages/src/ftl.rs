@@ -89,6 +89,10 @@ impl<M: Media> Ftl for PageFtl<M> {
     /// Batches that are not committed are given up.
     fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
         self.checkpoint_now(clock)?;
+        let is_all_durable = self.durable >= self.pages.queue.last();
+        if let Some(reason) = self.ftl.read_only_reason().filter(|_| !is_all_durable) {
+            return Err(OpenError::Unwritable(reason));
+        }
         self.ftl.close_beside(clock, &mut self.pages)
     }
 

@@ -48,6 +48,12 @@ impl Layout {
         u64::from(RING_FIRST + self.ring_blocks + slot)
     }
 
+    /// Chunks that no page counts on: open ones, those that moving pages may need, and those that leave.
+    #[must_use]
+    pub fn kept_chunks(&self) -> u32 {
+        self.host_chunks + 2 * self.move_chunks + 3
+    }
+
     /// Blocks of the area.
     #[must_use]
     pub fn area_blocks(&self) -> u32 {

@@ -58,6 +58,13 @@ impl Pages {
             }
             let free = Pages::free_chunks(flash);
             let may_open = if is_move { free > 0 } else { free > self.reserve() };
+            if may_open && self.choose_pu(flash).is_none() {
+                // The device lets no more chunks be open: this one has to be closed first.
+                if let Some(full) = self.frontiers(is_move).slots[at].take() {
+                    self.fill_up(flash, full);
+                }
+                continue;
+            }
             if may_open && let Some(slot) = self.open_chunk(flash, is_move) {
                 if let Some(full) = self.frontiers(is_move).slots[at].take() {
                     self.fill_up(flash, full);
@@ -67,8 +74,10 @@ impl Pages {
                 return Some(slot);
             }
         }
-        self.lacks_room |= !is_move;
-        flash.stirred |= !is_move;
+        // Once: a host that asks again and again is to wait for what happens meanwhile.
+        if !is_move && !std::mem::replace(&mut self.lacks_room, true) {
+            flash.stirred = true;
+        }
         None
     }
 
@@ -110,6 +119,7 @@ impl Pages {
         let frames = self.take_frames(flash, blocks as usize, may_use_kept)?;
         let place = Place::new(flash.format, self.open[slot].as_ref()?.chunk, first, header.bytes);
         self.fill(flash, slot, header, pieces, frames);
+        self.lacks_room &= is_move;
         let open = self.open[slot].as_mut().expect("a chunk that is written");
         open.pages.push_back(InFlight { lpid: header.lpid, place, owner });
         self.count_live(flash, place);

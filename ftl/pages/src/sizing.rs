@@ -61,8 +61,7 @@ pub(crate) fn pages_for(
         let config = config.clone().beside(note(&layout), layout.area_blocks());
         let plan = Plan::new(geometry, &config);
         let left = plan.as_ref().map_or(0, |plan| shares(good, plan).iter().sum::<u32>());
-        // Open chunks, those that moving pages may need, and those that leave.
-        let kept = host_chunks + 2 * move_chunks + 3;
+        let kept = layout.kept_chunks();
         if left >= share && left > kept {
             let plan = plan?;
             if plan.open_tenant_chunks < host_chunks + move_chunks {
@@ -73,10 +72,11 @@ pub(crate) fn pages_for(
                 );
                 return Err(OpenError::Tenant { text, is_lost: false });
             }
-            // A page does not cross chunks: so much of each is always used.
+            let grains = u64::from(left - kept) * chunk_grains;
+            let spared = (grains as f64 / (1.0 + config.over_provisioning.as_f64())) as u64;
+            // A page does not cross chunks: if all are as long as they may be, so much of each is used.
             let used = chunk_grains - u64::from(grains_of(page_bytes_max(geometry))) + 1;
-            let grains = u64::from(left - kept) * used;
-            let capacity = (grains as f64 / (1.0 + config.over_provisioning.as_f64())) as u64;
+            let capacity = spared.min(u64::from(left - kept) * used);
             return Ok((layout, capacity, config));
         }
         if share <= kept {

@@ -51,6 +51,8 @@ struct Committed {
     wsn: u64,
     changes: Changes,
     is_done: bool,
+    /// The drive has taken no more: it may be there, or not.
+    has_failed: bool,
     is_durable: bool,
 }
 
@@ -206,7 +208,14 @@ impl PageWorld {
             Ok(()) => {
                 let changes = std::mem::take(&mut self.staged[session]);
                 self.model.last[session] = wsn;
-                self.model.history.push(Committed { session, wsn, changes, is_done: false, is_durable: false });
+                self.model.history.push(Committed {
+                    session,
+                    wsn,
+                    changes,
+                    is_done: false,
+                    has_failed: false,
+                    is_durable: false,
+                });
                 self.under_way.push((tag, Errand::Commit { session, wsn, is_durable }));
             }
             Err(error) => self.expect_worn_out(error),
@@ -334,8 +343,7 @@ impl Played for PageWorld {
                         }
                         Err(error) => {
                             self.expect_worn_out(error);
-                            // It may be there after the next opening, or not.
-                            self.model.history.iter_mut().find(of).unwrap().is_durable = false;
+                            self.model.history.iter_mut().find(of).unwrap().has_failed = true;
                         }
                     }
                 }
@@ -427,7 +435,7 @@ impl Played for PageWorld {
         self.settle();
         let is_closed = self.close().is_ok();
         if is_closed {
-            self.model.history.iter_mut().for_each(|batch| batch.is_durable = true);
+            self.model.history.iter_mut().for_each(|batch| batch.is_durable |= !batch.has_failed);
         }
         self.open(Access::ReadWrite).unwrap_or_else(|error| panic!("{error}"));
         self.judge().unwrap_or_else(|contradiction| panic!("{contradiction}"));

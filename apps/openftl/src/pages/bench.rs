@@ -1,0 +1,211 @@
+//! `openftl pages bench`: what putting pages at random costs.
+
+use super::{SESSION, failure};
+use crate::cli::pages::PageBench;
+use crate::failure::Failure;
+use crate::terminal::say;
+use openftl_core::units::ByteSize;
+use openftl_core::{BLOCK_BYTES, Time};
+use openftl_drive::page_drive::PageDrive;
+use openftl_drive::page_store::PageStore;
+use openftl_lab::theory;
+use openftl_media::EmulatedDevice;
+use openftl_pages::{Change, HEADER_BYTES, PAGE_BYTES_MAX, Session};
+use openftl_parts::Durability;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Bytes of a grain.
+const GRAIN_BYTES: u64 = 64;
+
+#[derive(Serialize)]
+struct Measured {
+    profile: String,
+    pages: u64,
+    bytes_least: u64,
+    bytes_most: u64,
+    capacity_bytes: u64,
+    used_bytes: u64,
+    flash_bytes: u64,
+    map_bytes: u64,
+    batch: u64,
+    durable: bool,
+    seed: u64,
+    batches: u64,
+    pages_put: u64,
+    bytes_put: u64,
+    /// With headers, and what pages left of their last grains.
+    bytes_put_on_media: u64,
+    nand_bytes: u64,
+    moved_bytes: u64,
+    padded_bytes: u64,
+    ring_bytes: u64,
+    /// Of those the bytes of pages.
+    carried_bytes: u64,
+    waf: f64,
+    /// Of the bytes on media of pages: put and moved, over put.
+    waf_of_pages: f64,
+    waf_of_pages_in_theory: f64,
+    seconds: f64,
+    batches_per_second: f64,
+    bytes_per_second: f64,
+}
+
+/// The host: pages of which each has drawn bytes.
+struct Host {
+    store: PageStore<EmulatedDevice>,
+    session: Session,
+    wsn: u64,
+    chance: Xoshiro256PlusPlus,
+    noise: Vec<u8>,
+    sizes: (u64, u64),
+    batch: u64,
+    durability: Durability,
+    /// Changes of the batch that is being gathered.
+    staged: u64,
+}
+
+impl Host {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.chance.next_u64() % bound
+    }
+
+    fn put(&mut self, lpid: u64) -> Result<(), Failure> {
+        let (least, most) = self.sizes;
+        let bytes = (least + self.below(most - least + 1)) as usize;
+        let from = self.below((self.noise.len() - bytes) as u64 + 1) as usize;
+        let change = Change::Put(&[&self.noise[from..from + bytes]]);
+        self.store.stage(self.session, self.wsn + 1, lpid, change).map_err(failure)?;
+        self.staged += 1;
+        if self.staged == self.batch { self.commit() } else { Ok(()) }
+    }
+
+    fn commit(&mut self) -> Result<(), Failure> {
+        if self.staged > 0 {
+            self.wsn += 1;
+            self.staged = 0;
+            self.store.commit(self.session, self.wsn, self.durability).map_err(failure)?;
+        }
+        Ok(())
+    }
+}
+
+pub fn run(arguments: &PageBench) -> Result<(), Failure> {
+    let drive = PageDrive::read(&arguments.drive)?;
+    let mut store = drive.in_memory(arguments.seed)?;
+    let (session, wsn) = store.open_session(SESSION).map_err(failure)?;
+    let mut chance = Xoshiro256PlusPlus::seed_from_u64(arguments.seed);
+    let mut noise = vec![0; 2 * PAGE_BYTES_MAX as usize];
+    chance.fill_bytes(&mut noise);
+    let (least, most) = (arguments.bytes.0.0, arguments.bytes.1.0);
+    let durability = if arguments.durable { Durability::Durable } else { Durability::Volatile };
+    let sizes = (least, most);
+    let batch = arguments.batch;
+    let mut host = Host { store, session, wsn, chance, noise, sizes, batch, durability, staged: 0 };
+    let on_media = |bytes: u64| (bytes + HEADER_BYTES as u64).div_ceil(GRAIN_BYTES) * GRAIN_BYTES;
+    let capacity = host.store.drive().capacity_bytes();
+    // A batch takes room beside what it replaces.
+    let room = arguments.fill.of(capacity).min(capacity.saturating_sub(2 * batch * on_media(most)));
+    let pages = room / on_media(least.midpoint(most)).max(1);
+    if pages == 0 {
+        return Err(Failure::bad_input("there is no room for a page").fix("ask for a larger store, or smaller batches"));
+    }
+    for lpid in 0..pages {
+        host.put(lpid)?;
+    }
+    host.commit()?;
+    host.store.sync().map_err(failure)?;
+    // What comes before the steady state does not count.
+    let puts = (pages as f64 * arguments.store_writes) as u64;
+    for _ in 0..puts / 2 {
+        let lpid = host.below(pages);
+        host.put(lpid)?;
+    }
+    host.commit()?;
+    host.store.drive_mut().reset_statistics();
+    let began = host.store.now();
+    for _ in 0..puts - puts / 2 {
+        let lpid = host.below(pages);
+        host.put(lpid)?;
+    }
+    host.commit()?;
+    host.store.sync().map_err(failure)?;
+    let measured = measure(arguments, &drive, &mut host, pages, began);
+    if arguments.json {
+        return say(&crate::json(&measured)?);
+    }
+    say(&told(&measured))
+}
+
+fn measure(arguments: &PageBench, drive: &PageDrive, host: &mut Host, pages: u64, began: Time) -> Measured {
+    let seconds = host.store.now().since(began).0 as f64 / 1e9;
+    let store = host.store.drive();
+    let (statistics, of_pages) = store.statistics();
+    let nand_bytes = statistics.programmed.iter().sum::<u64>() * BLOCK_BYTES as u64;
+    let bytes_put_on_media = of_pages.bytes_put + of_pages.header_bytes + of_pages.grain_bytes;
+    let (used_bytes, flash_bytes) = (store.used_bytes(), store.flash_bytes());
+    let mean = bytes_put_on_media as f64 / of_pages.pages_put.max(1) as f64;
+    let geometry = drive.geometry().map_or(1.0, |geometry| f64::from(geometry.blocks_per_chunk) * BLOCK_BYTES as f64);
+    let spare = flash_bytes as f64 / used_bytes as f64 - 1.0;
+    Measured {
+        profile: drive.profile().to_owned(),
+        pages,
+        bytes_least: arguments.bytes.0.0,
+        bytes_most: arguments.bytes.1.0,
+        capacity_bytes: store.capacity_bytes(),
+        used_bytes,
+        flash_bytes,
+        map_bytes: store.map_bytes(),
+        batch: arguments.batch,
+        durable: arguments.durable,
+        seed: arguments.seed,
+        batches: of_pages.batches_committed,
+        pages_put: of_pages.pages_put,
+        bytes_put: of_pages.bytes_put,
+        bytes_put_on_media,
+        nand_bytes,
+        moved_bytes: of_pages.moved_bytes,
+        padded_bytes: of_pages.padded_bytes,
+        ring_bytes: of_pages.ring_bytes,
+        carried_bytes: of_pages.carried_bytes,
+        waf: nand_bytes as f64 / of_pages.bytes_put as f64,
+        waf_of_pages: (bytes_put_on_media + of_pages.moved_bytes) as f64 / bytes_put_on_media as f64,
+        waf_of_pages_in_theory: theory::greedy(spare.max(0.001), (geometry / mean) as u32),
+        seconds,
+        batches_per_second: of_pages.batches_committed as f64 / seconds,
+        bytes_per_second: of_pages.bytes_put as f64 / seconds,
+    }
+}
+
+fn told(measured: &Measured) -> String {
+    let Measured { pages, used_bytes, capacity_bytes, flash_bytes, map_bytes, bytes_put, nand_bytes, .. } = measured;
+    let mut text = format!(
+        "{pages} pages, {} of {} with headers, on {} of flash; the map has {}\n",
+        ByteSize(*used_bytes),
+        ByteSize(*capacity_bytes),
+        ByteSize(*flash_bytes),
+        ByteSize(*map_bytes)
+    );
+    _ = writeln!(text, "  put          {:>10}   in {} batches", ByteSize(*bytes_put).to_string(), measured.batches);
+    _ = writeln!(text, "  with headers {:>10}", ByteSize(measured.bytes_put_on_media).to_string());
+    _ = writeln!(text, "  moved        {:>10}", ByteSize(measured.moved_bytes).to_string());
+    _ = writeln!(text, "  padding      {:>10}", ByteSize(measured.padded_bytes).to_string());
+    let (ring, carried) = (ByteSize(measured.ring_bytes).to_string(), ByteSize(measured.carried_bytes));
+    _ = writeln!(text, "  ring         {ring:>10}   of which {carried} are pages");
+    _ = writeln!(text, "  NAND         {:>10}", ByteSize(*nand_bytes).to_string());
+    _ = writeln!(
+        text,
+        "  write amplification {:.3}; of pages on media {:.3}, {:.3} in theory",
+        measured.waf, measured.waf_of_pages, measured.waf_of_pages_in_theory
+    );
+    _ = writeln!(
+        text,
+        "  {:.0} batches/s, {}/s in {:.3} s of the drive",
+        measured.batches_per_second,
+        ByteSize(measured.bytes_per_second as u64),
+        measured.seconds
+    );
+    text
+}
