@@ -9,7 +9,7 @@ mod programs;
 
 use crate::steps::{Outcome, Steps};
 use crate::{fuzz, linux, rocksdb, setup, shell, zbd};
-use programs::{Program, Selection, Tally};
+use programs::{Job, Program, Selection, Tally};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -42,38 +42,38 @@ impl Options {
     }
 }
 
-/// A part of the run, with how many minutes it takes on two idle cores.
+/// A part of the run, with how many minutes it takes on two idle cores, from a fresh clone.
 struct Part {
     name: &'static str,
     minutes: f64,
+    /// The same with `--quick`, if that has it.
+    quick: Option<f64>,
     what: &'static str,
-    /// Whether `--quick` has it, too.
-    is_quick: bool,
 }
 
-const SET_UP: Part = Part { name: "set-up", minutes: 1.0, what: "Debian packages with clients", is_quick: false };
-const BUILD: Part = Part { name: "build", minutes: 4.5, what: "all test programs, openftl", is_quick: true };
-const ROCKSDB: Part = Part { name: "RocksDB", minutes: 0.5, what: "the plugin, db_stress", is_quick: false };
-const ZBD: Part = Part { name: "fio's tests", minutes: 0.1, what: "its scripts for zoned drives", is_quick: false };
-const TESTS: Part = Part { name: "tests", minutes: 7.0, what: "unit, model and system tests", is_quick: true };
-const CRASHES: Part =
-    Part { name: "every crash point", minutes: 2.5, what: "small drives, all states", is_quick: false };
+const SET_UP: Part = Part { name: "set-up", minutes: 1.0, quick: None, what: "Debian packages with clients" };
+const BUILD: Part = Part { name: "build", minutes: 3.5, quick: Some(1.8), what: "all test programs, openftl" };
+const ROCKSDB: Part = Part { name: "RocksDB", minutes: 0.7, quick: None, what: "the plugin, db_stress" };
+const ZBD: Part = Part { name: "fio's tests", minutes: 0.1, quick: None, what: "its scripts for zoned drives" };
+const TESTS: Part = Part { name: "tests", minutes: 4.8, quick: Some(1.2), what: "unit, model and system tests" };
+const CRASHES: Part = Part { name: "every crash point", minutes: 2.0, quick: None, what: "small drives, all states" };
 const EXPLORATION: Part =
-    Part { name: "exploration", minutes: 2.0, what: "histories of faults and power cuts", is_quick: false };
-const BUGS: Part =
-    Part { name: "known bugs are found", minutes: 1.5, what: "drives with bugs built in", is_quick: false };
-const FUZZING: Part = Part { name: "fuzzing", minutes: 4.0, what: "a minute over all parsers", is_quick: false };
+    Part { name: "exploration", minutes: 0.6, quick: None, what: "histories of faults and power cuts" };
+const BUGS: Part = Part { name: "known bugs are found", minutes: 0.5, quick: None, what: "drives with bugs built in" };
+const FUZZING: Part = Part { name: "fuzzing", minutes: 1.8, quick: None, what: "a minute over all parsers" };
 const PLAN: [&Part; 9] = [&SET_UP, &BUILD, &ROCKSDB, &ZBD, &TESTS, &CRASHES, &EXPLORATION, &BUGS, &FUZZING];
 
 /// Prints what is about to happen.
 fn tell_plan(options: Options) {
-    println!("What is run here, with minutes on two idle cores:");
+    println!("What is run here, with minutes on two idle cores from a fresh clone:");
+    let mut total = 0.0;
     for part in PLAN {
-        let time = format!("{:.1}", part.minutes);
-        let (time, note) =
-            if options.quick && !part.is_quick { ("-".to_owned(), "; not with --quick") } else { (time, "") };
+        let minutes = if options.quick { part.quick } else { Some(part.minutes) };
+        total += minutes.unwrap_or(0.0);
+        let (time, note) = minutes.map_or(("-".to_owned(), "; not with --quick"), |time| (format!("{time:.1}"), ""));
         println!("  {:22} {time:>5}   {}{note}", part.name, part.what);
     }
+    println!("  {:22} {total:>5.1}", "in all");
     if options.quick {
         println!("  Tests that start openftl or connect hosts by the hundred are left out as well.");
     }
@@ -139,7 +139,7 @@ impl Run {
         let selection = QUICK.iter().flat_map(|package| ["--package", package]).collect();
         if let Some(built) = self.build(&Selection(selection)) {
             let (built, _) = set_apart(built);
-            self.steps.run(TESTS.name, || run_all(&built, &mut self.tally, |_| {}));
+            self.steps.run(TESTS.name, || programs::run_all(jobs(&built, |_| {}), &mut self.tally));
         }
         self.finish()
     }
@@ -157,15 +157,9 @@ impl Run {
             Environment { openftl: self.openftl(), notes: notes.clone(), has_rocksdb, target: &self.target };
         let tally = &mut self.tally;
         self.steps.run(TESTS.name, || {
-            let done =
-                forget(&notes).map_or_else(Outcome::Failed, |()| run_all(&built, tally, |it| environment.apply(it)));
-            // The examples in the documentation are built by what runs them.
-            let mut examples =
-                shell::cargo(["test", "--workspace", "--features", FEATURES, "--doc", "--no-fail-fast", "--quiet"]);
-            match Outcome::of(shell::run(&mut examples)) {
-                Outcome::Failed(error) => Outcome::Failed(error),
-                _ => done,
-            }
+            let mut jobs = jobs(&built, |command| environment.apply(command));
+            jobs.push(programs::documentation(FEATURES));
+            forget(&notes).map_or_else(Outcome::Failed, |()| programs::run_all(jobs, tally))
         });
         match std::fs::read_to_string(&notes) {
             Ok(text) => self.left_out.extend(text.lines().map(str::to_owned)),
@@ -232,27 +226,34 @@ fn set_apart(built: Vec<Program>) -> (Vec<Program>, Vec<Program>) {
     built.into_iter().partition(|program| ![CRASH_POINTS, CANARIES].contains(&&*program.name()))
 }
 
-/// Runs programs in turn.
-fn run_all(built: &[Program], tally: &mut Tally, prepare: impl Fn(&mut Command)) -> Outcome {
-    let mut failed = 0;
+/// The longest program: it begins first, and the others run beside it.
+const LONGEST: &str = "openftl system";
+
+/// Its tests mostly wait, for servers, disks and guests: more of them at a time than there are cores.
+const THREADS_OF_LONGEST: &str = "4";
+
+/// Its tests that wait for each other, and would be its last: they run beside it.
+const BESIDE_LONGEST: &str = "witness::";
+
+/// The runs of these programs, the longest first.
+fn jobs(built: &[Program], prepare: impl Fn(&mut Command)) -> Vec<Job<'_>> {
+    let (mut first, mut others) = (Vec::new(), Vec::new());
     for program in built {
-        let mut command = program.command();
-        prepare(&mut command);
-        match programs::run(&program.name(), command, &|test| program.line(test)) {
-            Ok(one) => {
-                failed += one.failed.len();
-                tally.add(one);
-            }
-            Err(error) => {
-                failed += 1;
-                tally.failed.push(format!("{}   ({error})", program.line(None)));
-            }
+        let mut job = program.job();
+        prepare(&mut job.command);
+        if job.name != LONGEST {
+            others.push(job);
+            continue;
         }
+        job.command.env("RUST_TEST_THREADS", THREADS_OF_LONGEST).args(["--skip", BESIDE_LONGEST]);
+        let mut beside = program.job();
+        prepare(&mut beside.command);
+        beside.command.arg(BESIDE_LONGEST);
+        beside.name = format!("{LONGEST} {}", BESIDE_LONGEST.trim_end_matches(':'));
+        first.extend([job, beside]);
     }
-    match failed {
-        0 => Outcome::Done,
-        failed => Outcome::Failed(format!("{failed} tests; their commands are repeated at the end")),
-    }
+    first.extend(others);
+    first
 }
 
 /// What system tests are told.

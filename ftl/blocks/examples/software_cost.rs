@@ -7,7 +7,7 @@
 //! loop knows, and not the FTL's, whose address is in the map.
 //!
 //! ```text
-//! cargo run --release -p openftl-ftl --example software_cost [-- --json]
+//! cargo run --release -p openftl-blocks --example software_cost [-- --json]
 //! ```
 
 use openftl_blocks::block_ftl::BlockFtl;

@@ -8,7 +8,7 @@ use crate::shell;
 /// Runs the FTL's own example which compares the two in turn.
 pub fn measure(_openftl: &Tool) -> Result<Figure, Unmeasured> {
     let arguments =
-        ["run", "--release", "--quiet", "--package", "openftl-ftl", "--example", "software_cost", "--", "--json"];
+        ["run", "--release", "--quiet", "--package", "openftl-blocks", "--example", "software_cost", "--", "--json"];
     let mut command = shell::cargo(arguments);
     let line = shell::line(&command);
     let costs = object(&shell::output(&mut command)?, &line)?;

@@ -1,12 +1,17 @@
-//! The test programs that cargo builds, run one after the other: a line for each when it has ended, what a failing one
+//! The test programs that cargo builds, run [`LANES`] at a time: a line for each when it has ended, what a failing one
 //! printed, and the command that runs each failed test alone.
 
 use crate::shell;
-use std::collections::BTreeSet;
+use crate::steps::Outcome;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::Instant;
+
+/// Programs that run at a time. Many tests wait for servers and guests, and many programs end with one long test.
+const LANES: usize = 2;
 
 /// What is built, as arguments of `cargo test`.
 #[derive(Clone, Debug)]
@@ -46,7 +51,8 @@ impl Tally {
 
 /// Builds the programs of `selection`, in the order in which cargo would run them.
 pub fn build(selection: &Selection) -> Result<Vec<Program>, String> {
-    let mut command = shell::cargo(["test", "--no-run"]);
+    // Without the examples, which measure: `cargo xtask check` compiles them.
+    let mut command = shell::cargo(["test", "--no-run", "--tests"]);
     command.args(&selection.0);
     println!("$ {}", shell::line(&command));
     command.arg("--message-format=json-render-diagnostics");
@@ -101,6 +107,11 @@ impl Program {
         command
     }
 
+    /// A run of all its tests.
+    pub fn job(&self) -> Job<'_> {
+        Job { name: self.name(), command: self.command(), alone: Box::new(|test| self.line(test)) }
+    }
+
     /// The line that runs one of its tests, or all.
     pub fn line(&self, test: Option<&str>) -> String {
         let features = if WITH_TLS.contains(&self.package.as_str()) { " --features tls" } else { "" };
@@ -113,48 +124,106 @@ impl Program {
 /// Packages whose tests differ with that feature.
 const WITH_TLS: [&str; 2] = ["openftl", "openftl-server"];
 
-/// Runs a program, whose name and command are given, and prints its line.
-pub fn run(name: &str, mut command: Command, alone: &dyn Fn(Option<&str>) -> String) -> Result<Tally, String> {
-    let began = Instant::now();
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("{name} does not start: {error}"))?;
-    let errors = child.stderr.take().expect("it was asked for");
-    let errors = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
-            text.push(String::from_utf8_lossy(&line).into_owned());
-        }
-        text
-    });
-    let mut reader = Reader::default();
-    let is_watched = std::io::stdout().is_terminal();
-    for line in BufReader::new(child.stdout.take().expect("it was asked for")).split(b'\n').map_while(Result::ok) {
-        reader.take(&String::from_utf8_lossy(&line));
-        if is_watched {
-            print!("\r\x1b[K  {name}: {} tests done", reader.done());
-            _ = std::io::stdout().flush();
-        }
-    }
-    let errors = errors.join().expect("it only reads");
-    let status = child.wait().map_err(|error| format!("cannot wait for {name}: {error}"))?;
-    if is_watched {
-        print!("\r\x1b[K");
-    }
-    let tally = reader.tally(status.success(), alone);
-    if !tally.failed.is_empty() {
-        for line in reader.lines.iter().chain(&errors) {
-            println!("{line}");
-        }
-    }
-    let verdict = match tally.failed.len() {
-        0 => format!("{} passed", tally.passed),
-        failed => format!("{} passed, {failed} FAILED", tally.passed),
+/// Gives the line that runs one of a program's tests, or all.
+type Alone<'a> = Box<dyn Fn(Option<&str>) -> String + Send + 'a>;
+
+/// One program to run.
+pub struct Job<'a> {
+    /// What people call it.
+    pub name: String,
+    pub command: Command,
+    alone: Alone<'a>,
+}
+
+/// The examples in the documentation of all packages, which cargo builds as it runs them.
+pub fn documentation(features: &'static str) -> Job<'static> {
+    let mut command = shell::cargo(["test", "--workspace", "--features", features, "--doc", "--no-fail-fast"]);
+    command.env("CARGO_TERM_COLOR", "never");
+    let alone = move |test: Option<&str>| {
+        let test = test.map(|test| format!(" -- --exact '{test}'")).unwrap_or_default();
+        format!("cargo test --workspace --features {features} --doc{test}")
     };
-    println!("  {name}: {verdict}, {:.1} s", began.elapsed().as_secs_f64());
-    Ok(tally)
+    Job { name: "examples in the documentation".to_owned(), command, alone: Box::new(alone) }
+}
+
+/// Runs these, [`LANES`] at a time and begun in this order, and adds what came of them to `tally`.
+pub fn run_all(jobs: Vec<Job>, tally: &mut Tally) -> Outcome {
+    let waiting = Mutex::new(jobs.into_iter().enumerate());
+    let tallies = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().expect("no other lane panicked").next();
+                    let Some((number, mut job)) = next else { return };
+                    let one = job.run().unwrap_or_else(|error| {
+                        let line = format!("{}   ({error})", (job.alone)(None));
+                        Tally { failed: vec![line], ..Tally::default() }
+                    });
+                    tallies.lock().expect("no other lane panicked").insert(number, one);
+                }
+            });
+        }
+    });
+    let mut failed = 0;
+    for one in tallies.into_inner().expect("no lane panicked").into_values() {
+        failed += one.failed.len();
+        tally.add(one);
+    }
+    match failed {
+        0 => Outcome::Done,
+        failed => Outcome::Failed(format!("{failed} tests; their commands are repeated at the end")),
+    }
+}
+
+impl Job<'_> {
+    /// Runs it to its end, and prints its line.
+    fn run(&mut self) -> Result<Tally, String> {
+        let name = &self.name;
+        let began = Instant::now();
+        let mut child = self
+            .command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{name} does not start: {error}"))?;
+        let errors = child.stderr.take().expect("it was asked for");
+        let errors = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
+                text.push(String::from_utf8_lossy(&line).into_owned());
+            }
+            text
+        });
+        let mut reader = Reader::default();
+        let is_watched = std::io::stdout().is_terminal();
+        for line in BufReader::new(child.stdout.take().expect("it was asked for")).split(b'\n').map_while(Result::ok) {
+            reader.take(&String::from_utf8_lossy(&line));
+            if is_watched {
+                print!("\r\x1b[K  {name}: {} tests done", reader.done());
+                _ = std::io::stdout().flush();
+            }
+        }
+        let errors = errors.join().expect("it only reads");
+        let status = child.wait().map_err(|error| format!("cannot wait for {name}: {error}"))?;
+        let tally = reader.tally(status.success(), &self.alone);
+        // The lines of one program stay together.
+        let _printing = std::io::stdout().lock();
+        if is_watched {
+            print!("\r\x1b[K");
+        }
+        if !tally.failed.is_empty() {
+            for line in reader.lines.iter().chain(&errors) {
+                println!("{line}");
+            }
+        }
+        let verdict = match tally.failed.len() {
+            0 => format!("{} passed", tally.passed),
+            failed => format!("{} passed, {failed} FAILED", tally.passed),
+        };
+        println!("  {name}: {verdict}, {:.1} s", began.elapsed().as_secs_f64());
+        Ok(tally)
+    }
 }
 
 /// Lines of what a failed test has said that are repeated, and how much of each, at most.

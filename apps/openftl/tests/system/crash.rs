@@ -171,8 +171,9 @@ impl Model {
     }
 
     fn bytes(&self, number: u64, write: Write) -> Vec<u8> {
-        let block = |block| self.block(number, block);
-        (write.first..write.first + write.blocks).flat_map(block).collect()
+        let blocks: Vec<Vec<u8>> =
+            (write.first..write.first + write.blocks).map(|block| self.block(number, block)).collect();
+        blocks.concat()
     }
 
     /// What block `block` holds after write `number`.

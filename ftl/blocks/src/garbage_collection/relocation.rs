@@ -436,7 +436,11 @@ impl BlockFtl {
     /// Writes queued blocks of the group: full units, and the rest if pushed.
     pub(crate) fn place_relocations(&mut self, group: u32) {
         for frontier in 0..self.collection.groups[group as usize].frontiers.len() {
-            self.place_on(group, frontier);
+            let RelocationFrontier { queue, push, .. } = &self.collection.groups[group as usize].frontiers[frontier];
+            // Every turn of every group asks, and most have no full unit.
+            if *push || queue.len() >= self.unit_blocks as usize {
+                self.place_on(group, frontier);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //! other work on the machine hits both alike.
 //!
 //! ```text
-//!   cargo run --release -p openftl-server --example zones -- 5 128      rounds, KiB a command
+//!   cargo run --release -p openftl-server --example served_zones -- 5 128      rounds, KiB a command
 //! ```
 
 use openftl_blocks::{BlockFtl, Ftl};
