@@ -340,9 +340,7 @@ impl Settings {
                     ))
                     .fix("choose less, or a profile with larger chunks (`openftl profiles`)")
                 }
-                _ if matches!(error, PlanError::MapMemory(_) | PlanError::NotWithMapMemory { .. }) => {
-                    Failure::bad_input_with_fix(error)
-                }
+                _ if error.is_about_map_memory() => Failure::bad_input_with_fix(error),
                 _ => Failure::bad_input(error),
             }
         })

@@ -195,6 +195,18 @@ pub enum PlanError {
     },
 }
 
+impl PlanError {
+    /// Whether it is about what is in memory of a map on media. It says what to do, behind a semicolon.
+    #[must_use]
+    pub fn is_about_map_memory(&self) -> bool {
+        use PlanError::{MapMemory, MapPin, MapPins, NotWithMapMemory, WithoutMapMemory};
+        matches!(
+            self,
+            MapMemory(_) | NotWithMapMemory { .. } | MapPin { .. } | MapPins { .. } | WithoutMapMemory { .. }
+        )
+    }
+}
+
 impl Plan {
     /// The plan for `config` on a device of this shape.
     ///

@@ -70,7 +70,8 @@ impl FromStr for MapPin {
 impl fmt::Display for MapPin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MapPin::Range { from, to } => write!(f, "{from}..{to}"),
+            // Without spaces, as it is read.
+            MapPin::Range { from, to } => f.write_str(&format!("{from}..{to}").replace(' ', "")),
             MapPin::Learned => f.write_str(LEARNED),
         }
     }
@@ -185,7 +186,7 @@ impl PinnedPages {
         let touched = &self.ranges[first..behind];
         let start = touched.first().map_or(pages.start, |range| range.start.min(pages.start));
         let end = touched.last().map_or(pages.end, |range| range.end.max(pages.end));
-        self.ranges.splice(first..behind, [start..end]);
+        self.ranges.splice(first..behind, std::iter::once(start..end));
         true
     }
 
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn a_pin_is_a_range_of_bytes_or_learned() {
         let pin: MapPin = "0..128MiB".parse().unwrap();
-        assert_eq!((pin.blocks(), pin.to_string()), (Some(0..32_768), "0 B..128 MiB".to_owned()));
+        assert_eq!((pin.blocks(), pin.to_string()), (Some(0..32_768), "0B..128MiB".to_owned()));
         assert_eq!("5000..5001".parse::<MapPin>().unwrap().blocks(), Some(1..2));
         assert_eq!("learned".parse(), Ok(MapPin::Learned));
         for wrong in ["", "128MiB", "8MiB..8MiB", "9MiB..8MiB", "..8MiB", "0..", "0..x", "-1..4"] {
@@ -274,7 +275,7 @@ mod tests {
         let mut pins = PinnedPages::default();
         assert!((0..RANGES_MAX as u32).all(|range| pins.add(3 * range..3 * range + 1)));
         assert!(!pins.add(1_000..1_001) && pins.add(1..2) && pins.add(0..900));
-        assert_eq!(pins.ranges(), [0..900]);
+        assert_eq!((pins.ranges().len(), &pins.ranges()[0]), (1, &(0..900)));
     }
 
     #[test]
