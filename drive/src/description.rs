@@ -24,6 +24,8 @@
 //! objects_max = 64                # that may be written at a time, with flash-alloc
 //! map_memory = "10%"              # keeps the map on media, and in memory so much of it; or bytes, "64MiB"; left out: all of it
 //! map_cache = "clock"             # what of it stays in memory: "clock", "lru", "2q" or "seed-hotness"
+//! map_pin = ["0..128MiB"]         # bytes of the drive whose map pages leave memory last; "learned": what is overwritten in order
+//! map_block = "4KiB"              # how much of the map is loaded at a time, up to "64KiB"
 //! write_through = false
 //! checkpoint_interval = "10s"     # at the latest; left out: only the length of the log counts
 //! scrub_interval = "7d"           # everything is read once in this time; or "never"

@@ -4,6 +4,7 @@ use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval};
 use openftl_parts::map::memory::MapBudget;
 use openftl_parts::map::page_cache::CachePolicy;
+use openftl_parts::map::pins::{MapBlock, MapPin};
 use openftl_parts::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
 use openftl_tables::TablePlacement;
 use serde::{Deserialize, Deserializer};
@@ -65,6 +66,10 @@ pub struct FtlSection {
     pub map_memory: Option<MapBudget>,
     /// Which map pages stay in memory.
     pub map_cache: Option<CachePolicy>,
+    /// Blocks whose map pages leave memory last.
+    pub map_pin: Option<Vec<MapPin>>,
+    /// Bytes of the map that are loaded at a time.
+    pub map_block: Option<MapBlock>,
     /// Acknowledge every write only when it is durable.
     pub write_through: Option<bool>,
     /// Log blocks after which a checkpoint is taken.
@@ -115,7 +120,7 @@ type Given<const FIELDS: usize> = [(&'static str, bool); FIELDS];
 
 impl FtlSection {
     /// Fields, and whether they are given: those that only drives of blocks heed, those of zones, and those of segments.
-    fn given(&self) -> (Given<14>, Given<5>, Given<3>) {
+    fn given(&self) -> (Given<16>, Given<5>, Given<3>) {
         let blocks = [
             ("victim", self.victim.is_some()),
             ("collection", self.collection.is_some()),
@@ -126,6 +131,8 @@ impl FtlSection {
             ("objects_max", self.objects_max.is_some()),
             ("map_memory", self.map_memory.is_some()),
             ("map_cache", self.map_cache.is_some()),
+            ("map_pin", self.map_pin.is_some()),
+            ("map_block", self.map_block.is_some()),
             ("write_through", self.write_through.is_some()),
             ("marked_groups_max", self.marked_groups_max.is_some()),
             ("wear_spread_max", self.wear_spread_max.is_some()),

@@ -63,9 +63,10 @@ impl TableDrive {
                 "ftl.kind is not \"tables\": only a table drive has files; write kind = \"tables\" in [ftl]",
             );
         }
-        if file.ftl.map_memory.is_some() || file.ftl.map_cache.is_some() {
+        let is_on_media = file.ftl.map_memory.is_some() || file.ftl.map_cache.is_some();
+        if is_on_media || file.ftl.map_pin.is_some() || file.ftl.map_block.is_some() {
             return invalid(
-                "ftl.map_memory and ftl.map_cache are for block drives: a table drive has a small map; leave them away",
+                "ftl.map_memory, ftl.map_cache, ftl.map_pin and ftl.map_block are for block drives: a table drive has a small map; leave them away",
             );
         }
         if !file.namespaces.is_empty() {

@@ -8,6 +8,8 @@
 //!
 //! Each edit overwrites some bytes of one block that is no data: superblocks count first, then checkpoints, then
 //! the log, the newest of each first. Its checksums are made to agree, unless the edit says that they are to be left wrong.
+//!
+//! Of a drive whose map is on media the map pages come before all of these, and there it is another target.
 
 use openftl_blocks::BlockFtl;
 use openftl_core::units::Share;
@@ -23,6 +25,9 @@ use openftl_parts::Target;
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::seals::Seals;
 use openftl_parts::journal::superblock::COUNTS_END;
+use openftl_parts::map::directory::PageSize;
+use openftl_parts::map::memory::{MapBudget, MapMemory};
+use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::{
     Access, BlockTarget, Config, Durability, Handle, IoError, Request, chunks_per_pu, journal::superblock,
 };
@@ -48,25 +53,47 @@ const UNSEALED: u8 = 1 << 6;
 const LENGTH: u8 = 0x1F;
 
 pub fn run(data: &[u8]) {
-    let Some((&choice, edits)) = data.split_first() else { return };
     thread_local! {
-        static IMAGES: RefCell<[Image; 2]> = RefCell::new([Image::new(false), Image::new(true)]);
+        static IMAGES: RefCell<[Image; 2]> = RefCell::new([false, true].map(|cut_off| Image::new(Drive::Whole, cut_off)));
     }
-    IMAGES.with_borrow_mut(|images| {
-        let image = &mut images[usize::from(choice & CUT_OFF)];
-        image.edit(edits);
-        let access = match choice {
-            _ if choice & INSPECT != 0 => Access::Inspect,
-            _ if choice & REPAIR != 0 => Access::Repair,
-            _ => Access::ReadWrite,
-        };
-        live(image.device(), access);
-        image.undo();
-    });
+    IMAGES.with_borrow_mut(|images| run_on(images, data));
 }
 
-fn config() -> Config {
+/// The same of a drive whose map is on media.
+pub fn run_paged(data: &[u8]) {
+    thread_local! {
+        static IMAGES: RefCell<[Image; 2]> = RefCell::new([false, true].map(|cut_off| Image::new(Drive::Paged, cut_off)));
+    }
+    IMAGES.with_borrow_mut(|images| run_on(images, data));
+}
+
+/// Where the map of the drive is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Drive {
+    /// In memory.
+    Whole,
+    /// On media, in small pages.
+    Paged,
+}
+
+fn run_on(images: &mut [Image; 2], data: &[u8]) {
+    let Some((&choice, edits)) = data.split_first() else { return };
+    let image = &mut images[usize::from(choice & CUT_OFF)];
+    image.edit(edits);
+    let access = match choice {
+        _ if choice & INSPECT != 0 => Access::Inspect,
+        _ if choice & REPAIR != 0 => Access::Repair,
+        _ => Access::ReadWrite,
+    };
+    live(image.drive, image.device(), access);
+    image.undo();
+}
+
+fn config(drive: Drive) -> Config {
+    let page = PageSize::of(8).expect("a power of two");
+    let memory = MapMemory { budget: MapBudget::BeyondLeast(300), policy: CachePolicy::Clock, page };
     Config {
+        map_memory: (drive == Drive::Paged).then_some(memory),
         capacity_blocks: CAPACITY_BLOCKS,
         over_provisioning: Share::percent(20),
         drive_id: 0xD21E,
@@ -78,9 +105,9 @@ fn config() -> Config {
 }
 
 /// Opens the drive and uses it.
-fn live(device: EmulatedDevice, access: Access) {
+fn live(kind: Drive, device: EmulatedDevice, access: Access) {
     let mut clock = VirtualClock::default();
-    let mut drive = match BlockFtl::open_with(device, config(), access, &mut clock) {
+    let mut drive = match BlockFtl::open_with(device, config(kind), access, &mut clock) {
         Ok(drive) => drive,
         Err(error) => {
             assert!(!error.to_string().is_empty(), "an error says something");
@@ -107,7 +134,7 @@ fn live(device: EmulatedDevice, access: Access) {
         return;
     }
     if let Ok(device) = drive.close(&mut clock) {
-        BlockFtl::open(device, config(), &mut clock).expect("a drive that was closed opens");
+        BlockFtl::open(device, config(kind), &mut clock).expect("a drive that was closed opens");
     }
 }
 
@@ -162,18 +189,19 @@ struct Image {
     before: Vec<(Frame, Box<[u8; BLOCK_BYTES]>, [u8; OOB_BYTES_MIN])>,
     profile: Profile,
     chunks_per_pu: u32,
+    drive: Drive,
 }
 
 impl Image {
     /// Of a drive with log and checkpoints in use, closed or cut off.
-    fn new(cut_off: bool) -> Image {
+    fn new(kind: Drive, cut_off: bool) -> Image {
         let profile = Profile::builtin("tiny").expect("a builtin profile");
         let shape = profile.geometry(profile.chunks_per_pu).expect("a builtin profile");
-        let chunks_per_pu = chunks_per_pu(&shape, &config(), Share::percent(10)).expect("a possible drive");
+        let chunks_per_pu = chunks_per_pu(&shape, &config(kind), Share::percent(10)).expect("a possible drive");
         let device = EmulatedDevice::new(profile.clone(), chunks_per_pu, Store::Stamps, Timing::Modelled, 1)
             .expect("a possible device");
         let mut clock = VirtualClock::default();
-        let mut drive = BlockFtl::format(Recorder::new(device), config(), &mut clock).expect("a drive that fits");
+        let mut drive = BlockFtl::format(Recorder::new(device), config(kind), &mut clock).expect("a drive that fits");
         let fill = |drive: &mut BlockFtl<Recorder>, clock: &mut VirtualClock, first, blocks| {
             write(drive, clock, first, blocks).expect("a good drive");
             finish(drive, clock, Request::Flush).expect("a good drive");
@@ -188,14 +216,14 @@ impl Image {
         finish(&mut drive, &mut clock, trim).expect("a good drive");
         fill(&mut drive, &mut clock, 100, 8);
         let recorder = if cut_off { drive.crash() } else { drive.close(&mut clock).expect("a good drive") };
-        Image::of(recorder, profile, chunks_per_pu)
+        Image::of(kind, recorder, profile, chunks_per_pu)
     }
 
-    fn of(recorder: Recorder, profile: Profile, chunks_per_pu: u32) -> Image {
+    fn of(drive: Drive, recorder: Recorder, profile: Profile, chunks_per_pu: u32) -> Image {
         let geometry = *recorder.device.geometry();
         let Recorder { written: frames, chunks, .. } = recorder;
         let mut seals = Seals::new(&geometry);
-        seals.begin(config().drive_id, 0, false);
+        seals.begin(config(drive).drive_id, 0, false);
         let mut metadata: Vec<(Oob, ChunkId, Frame, Ppa)> = Vec::new();
         for (chunk, blocks) in &chunks {
             for (block, frame) in (0..).zip(blocks) {
@@ -209,7 +237,7 @@ impl Image {
         metadata
             .sort_by_key(|(oob, chunk, ..)| (Reverse((oob.kind as u8, oob.sequence)), oob.address, Reverse(*chunk)));
         let metadata = metadata.into_iter().map(|(_, _, frame, ppa)| (frame, ppa)).collect();
-        Image { frames, chunks, metadata, seals, before: Vec::new(), profile, chunks_per_pu }
+        Image { frames, chunks, metadata, seals, before: Vec::new(), profile, chunks_per_pu, drive }
     }
 
     /// Carries out the edits of an input.
@@ -358,8 +386,8 @@ mod tests {
 
     #[test]
     fn unedited_drives_open_and_are_sound() {
-        for cut_off in [false, true] {
-            let mut image = Image::new(cut_off);
+        for (kind, cut_off) in [Drive::Whole, Drive::Paged].into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+            let mut image = Image::new(kind, cut_off);
             let mut kinds = Vec::new();
             for (frame, ppa) in image.metadata.clone() {
                 kinds.push(image.seals.take_off(&mut image.frames, frame, ppa).unwrap().kind);
@@ -368,9 +396,9 @@ mod tests {
             for kind in [BlockKind::Superblock, BlockKind::Checkpoint, BlockKind::Log] {
                 assert!(kinds.contains(&kind), "there is no {kind:?} to edit");
             }
-            assert_eq!(kinds[0], BlockKind::Superblock);
+            assert_eq!(kinds[0], if kind == Drive::Paged { BlockKind::Map } else { BlockKind::Superblock });
             let mut clock = VirtualClock::default();
-            let mut drive = BlockFtl::open(image.device(), config(), &mut clock).unwrap();
+            let mut drive = BlockFtl::open(image.device(), config(kind), &mut clock).unwrap();
             assert_eq!(drive.recovery_report().clean, !cut_off);
             assert_eq!(drive.recovery_report().replayed > 0, cut_off);
             let report = drive.check(&mut clock, &mut |_, _| ()).unwrap();
@@ -378,12 +406,26 @@ mod tests {
         }
     }
 
+    /// Wrong entries in one copy of each page, in the address beside it, with checksums that agree and with others.
+    #[test]
+    fn map_pages_that_say_something_else_are_found_or_refused() {
+        let pages = Image::new(Drive::Paged, false).metadata.len().min(60) as u8;
+        for choice in [0, CUT_OFF, INSPECT, REPAIR, CUT_OFF | REPAIR] {
+            for page in 0..pages {
+                run_paged(&[choice, page, 0, 4, 0, 4, 0, 0, 0, 0]);
+                run_paged(&[choice, page, 0, 4, 0, 1 | OF_OOB, page ^ 1]);
+                run_paged(&[choice, page, 0, 4, 0, 1 | UNSEALED, 0]);
+            }
+        }
+    }
+
     #[test]
     fn an_edit_is_seen_by_the_drive_and_undone_after_it() {
-        let mut image = Image::new(false);
+        let mut image = Image::new(Drive::Whole, false);
         // The capacity in the newest superblock.
         image.edit(&[0, 0, 40, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
-        let open = |image: &mut Image| BlockFtl::open(image.device(), config(), &mut VirtualClock::default());
+        let open =
+            |image: &mut Image| BlockFtl::open(image.device(), config(Drive::Whole), &mut VirtualClock::default());
         let error = open(&mut image).err().expect("a drive without blocks").to_string();
         assert!(error.contains("capacity is 0 blocks"), "{error}");
         image.undo();

@@ -21,6 +21,7 @@
 //! | `files_wire` | what a process says to the server of a table drive, and the server to it | the same |
 //! | `log_block` | a block of the log | the same records again |
 //! | `flash` | all metadata of a drive: superblocks, log, checkpoints | it opens, or says why not; what opens works |
+//! | `map_pages` | the same of a drive whose map is on media, map pages among them | the same |
 //!
 //! Where a checksum would keep a fuzzer out, the target computes it. `cargo xtask fuzz` runs them under libFuzzer; each
 //! has a folder in `corpus/` with inputs to begin with, among them everything that was ever found, which an ordinary
@@ -63,7 +64,7 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     Target { name: "catalog", run: catalog::run },
     Target { name: "control", run: control::run },
     Target { name: "drive_description", run: drive_description::run },
@@ -72,6 +73,7 @@ pub const TARGETS: [Target; 18] = [
     Target { name: "flash", run: flash::run },
     Target { name: "key_file", run: key_file::run },
     Target { name: "log_block", run: log_block::run },
+    Target { name: "map_pages", run: flash::run_paged },
     Target { name: "nbd", run: nbd::run },
     Target { name: "nvme_auth", run: nvme_auth::run },
     Target { name: "nvme_tcp", run: nvme_tcp::run },

@@ -16,6 +16,7 @@
 //! | [`outcome`] | what one phase of a run measured |
 //! | [`trial`] | a drive under a load: filled, warmed up, measured, read back |
 //! | [`steady`] | brings a drive into its steady state |
+//! | [`map_caches`] | a model of maps that are loaded before they are changed |
 //! | [`theory`] | write amplification as the literature computes it |
 //! | [`likeness`] | the word that was probably meant |
 //! | [`picture`] | bars, strips and sparklines for a terminal |
@@ -32,6 +33,7 @@ pub mod likeness;
 pub mod load;
 pub mod load_spec;
 pub mod loads;
+pub mod map_caches;
 pub mod outcome;
 pub mod picture;
 pub mod steady;

@@ -3,6 +3,7 @@
 //! Sizes follow from the drive's; `docs/WORKLOADS.md` says how, and what each model leaves out.
 
 mod double_write;
+mod journaled_fs;
 mod log_structured_fs;
 mod lsm_tree;
 mod segments;
@@ -11,6 +12,7 @@ mod tenants;
 mod writers;
 
 pub use double_write::{DoubleWrite, DoubleWriteConfig};
+pub use journaled_fs::JournaledFs;
 pub use log_structured_fs::LogStructuredFs;
 pub use lsm_tree::{LsmConfig, LsmTrees};
 pub use segments::Segments;

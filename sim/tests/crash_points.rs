@@ -4,6 +4,9 @@
 use openftl_core::Nanos;
 use openftl_core::units::Share;
 use openftl_media::Profile;
+use openftl_parts::map::directory::PageSize;
+use openftl_parts::map::memory::{MapBudget, MapMemory};
+use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::{Config, Durability, Extent, Handle, PlacementName, Purpose};
 use openftl_sim::crash_points::CrashPoints;
 use openftl_sim::fate::States;
@@ -28,6 +31,9 @@ const DEPTH: usize = 5;
 
 /// Requests between which the power is cut, at least.
 const REQUESTS_MIN: u64 = 16;
+
+/// Map pages that are merged meanwhile, at least, where the map is on media.
+const MAP_PAGES_MIN: u64 = 4;
 
 /// Crash states of all scenes so far, and drives recovered from them that were closed.
 static TOTALS: Mutex<(States, u64)> = Mutex::new((States::NONE, 0));
@@ -116,7 +122,9 @@ fn covers_everything(world: &mut World) -> bool {
     let metadata = statistics.checkpoints > 0 && statistics.resets > 0;
     let host = statistics.host_flushes > 0 && statistics.host_blocks_trimmed > 0;
     let host = host && statistics.host_blocks_marked > 0;
-    metadata && host && statistics.programmed_for(Purpose::Relocation) > 0
+    let (merged, relocated) = (statistics.map_pages_written, statistics.programmed_for(Purpose::Relocation));
+    let map = world.ftl().map_on_media().is_none() || merged >= MAP_PAGES_MIN;
+    metadata && host && map && relocated > 0
 }
 
 fn small(seed: u64) -> Config {
@@ -199,6 +207,40 @@ fn every_crash_point_with_handles() {
 /// With room for chunks of classes.
 fn placed(config: Config) -> Config {
     Config { over_provisioning: Share::percent(20), ..config }
+}
+
+/// A map on media, with pages so small that there are many, and memory for few of them.
+fn paged(config: Config, entries: u32) -> Config {
+    let page = PageSize::of(entries).expect("a power of two");
+    let memory = MapMemory { budget: MapBudget::BeyondLeast(200), policy: CachePolicy::Clock, page };
+    Config { map_memory: Some(memory), ..config }
+}
+
+/// Changes, merges of pages, pages that are trimmed as a whole, chunks of map pages that are emptied and reset.
+#[test]
+fn every_crash_point_of_a_map_on_media_with_power_loss_protection() {
+    let scene = Scene { profile: crumb(&[]), config: paged(small(16), 8), seed: 16, before: 2_000 };
+    expect_many("map on media, protected", &scene);
+}
+
+/// Five times as many states as with power-loss protection: minutes, where the others take seconds.
+#[test]
+#[ignore = "minutes: cargo test --release -p openftl-sim --test crash_points -- --ignored"]
+fn every_crash_point_of_a_map_on_media_without_power_loss_protection() {
+    let profile = crumb(&[("power_loss_protection = true", "power_loss_protection = false")]);
+    let scene = Scene { profile, config: paged(small(17), 8), seed: 17, before: 2_000 };
+    expect_many("map on media, unprotected", &scene);
+}
+
+#[test]
+fn every_crash_point_of_a_map_on_media_with_one_shot_programming() {
+    let changes = [
+        ("programming = \"shared\"\npair_distance = 2", "programming = \"one-shot\""),
+        ("program_us = [400, 1200]", "program_us = [1600]"),
+        ("power_loss_protection = true", "power_loss_protection = false"),
+    ];
+    let scene = Scene { profile: crumb(&changes), config: paged(small(18), 4), seed: 18, before: 2_000 };
+    expect_many("map on media, one-shot", &scene);
 }
 
 /// Tables of several chunks, written side by side and in pieces, with the log area in between: committed, noted anew with a

@@ -43,7 +43,7 @@ pub enum Wanted {
 #[derive(Clone, Debug)]
 pub enum ZonesWanted {
     /// New ones; what they are follows from the shape of their flash.
-    New(ZoneSettings),
+    New(Box<ZoneSettings>),
     /// Those that are there.
     Found(ZonesFound),
 }
@@ -158,7 +158,7 @@ fn planned(settings: &Settings, host_frames: Option<u32>) -> (Vec<PartLabel>, Ve
     let block =
         |settings: &BlockSettings, id| Wanted::Block(Config { host_frames, ..settings.config(FrameForm::Bytes, id) });
     let zoned = |zones: &ZoneSettings, id| {
-        Wanted::Zoned(Config { host_frames, ..zones.config(id) }, ZonesWanted::New(zones.clone()))
+        Wanted::Zoned(Config { host_frames, ..zones.config(id) }, ZonesWanted::New(Box::new(zones.clone())))
     };
     if parts.is_empty() {
         let id = chance.next_u64();

@@ -171,6 +171,8 @@ fn refuse(arguments: &cli::Serve, drive: &TableDrive) -> Result<(), Failure> {
         (flags.capacity.is_some(), "--capacity"),
         (flags.over_provisioning.is_some(), "--over-provisioning"),
         (flags.map_memory.is_some(), "--map-memory"),
+        (!flags.map_pin.is_empty(), "--map-pin"),
+        (flags.map_block.is_some(), "--map-block"),
         (flags.profile.is_some(), "--profile"),
         (flags.durability.is_some(), "--durability"),
     ];

@@ -16,6 +16,7 @@ use openftl_parts::config::Left;
 use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
+use openftl_parts::map::pins::{MapBlock, MapPin};
 use openftl_parts::placement_name::{HANDLES_DEFAULT, HANDLES_MAX, OBJECTS_DEFAULT, OBJECTS_MAX};
 use openftl_parts::{CollectionScope, Config, PlacementName, Plan, PlanError, RelocateBy, VictimPolicy};
 use std::path::PathBuf;
@@ -55,6 +56,8 @@ pub struct BlockSettings {
     /// The budget of a map that is kept on media; `None`: all of it is in memory, or as the drive was created.
     pub map_memory: Option<MapBudget>,
     pub map_cache: Option<CachePolicy>,
+    pub map_pins: Vec<MapPin>,
+    pub map_block: Option<MapBlock>,
     pub write_through: bool,
     pub checkpoint_log_blocks: Option<u64>,
     pub checkpoint_interval: Option<Nanos>,
@@ -104,6 +107,15 @@ const CAPACITY_STEP: u64 = 1 << 30;
 
 /// Checkpoints more often than this keep the flash busy.
 const CHECKPOINT_INTERVAL_MIN: Nanos = Nanos::from_millis(100);
+
+/// The pins of a drive: those of its flags, else of its description, else those of all.
+fn pins(flags: &DriveFlags, own: Option<&Vec<MapPin>>, all: &[MapPin]) -> Vec<MapPin> {
+    match own {
+        _ if !flags.map_pin.is_empty() => flags.map_pin.clone(),
+        Some(own) => own.clone(),
+        None => all.to_vec(),
+    }
+}
 
 impl Settings {
     /// Flags over drive description over defaults, of a block drive.
@@ -156,6 +168,8 @@ impl Settings {
             },
             map_memory: flags.map_memory.or(file.ftl.map_memory),
             map_cache: flags.map_cache.or(file.ftl.map_cache),
+            map_pins: pins(flags, file.ftl.map_pin.as_ref(), &[]),
+            map_block: flags.map_block.or(file.ftl.map_block),
             write_through: flags.write_through || file.ftl.write_through.unwrap_or(false),
             checkpoint_log_blocks: file.ftl.checkpoint_log_blocks,
             checkpoint_interval: flags.checkpoint_interval.or(file.ftl.checkpoint_interval),
@@ -332,9 +346,7 @@ impl Settings {
                     ))
                     .fix("choose less, or a profile with larger chunks (`openftl profiles`)")
                 }
-                _ if matches!(error, PlanError::MapMemory(_) | PlanError::NotWithMapMemory { .. }) => {
-                    Failure::bad_input_with_fix(error)
-                }
+                _ if error.is_about_map_memory() => Failure::bad_input_with_fix(error),
                 _ => Failure::bad_input(error),
             }
         })
@@ -454,6 +466,8 @@ fn namespace(
                 },
                 map_memory: flags.map_memory.or(own.map_memory).or(all.map_memory),
                 map_cache: flags.map_cache.or(own.map_cache).or(all.map_cache),
+                map_pins: pins(flags, own.map_pin.as_ref(), &all.map_pins),
+                map_block: flags.map_block.or(own.map_block).or(all.map_block),
                 write_through: flags.write_through || own.write_through.unwrap_or(all.write_through),
                 checkpoint_log_blocks: own.checkpoint_log_blocks.or(all.checkpoint_log_blocks),
                 checkpoint_interval: flags.checkpoint_interval.or(own.checkpoint_interval).or(all.checkpoint_interval),
@@ -559,6 +573,8 @@ impl BlockSettings {
                 policy: self.map_cache.unwrap_or_default(),
                 page: PageSize::WHOLE,
             }),
+            map_pins: self.map_pins.clone(),
+            map_block: self.map_block.unwrap_or_default(),
             marked_groups_max: self.marked_groups_max,
             scrub_interval: self.scrub_interval.and_then(Interval::span),
             wear_spread_max: match self.wear_spread_max {

@@ -57,6 +57,9 @@ impl ZoneSettings {
             area: BlockSettings {
                 checkpoint_log_blocks: section.checkpoint_log_blocks.or(area.checkpoint_log_blocks),
                 checkpoint_interval: section.checkpoint_interval.or(area.checkpoint_interval),
+                // Hosts do not see the blocks of this area.
+                map_pins: Vec::new(),
+                map_block: None,
                 ..area.clone()
             },
         }

@@ -296,7 +296,7 @@ impl<M: Media> BlockFtl<M> {
             chunks,
             provisioning,
         };
-        BlockFtl {
+        let mut ftl = BlockFtl {
             unit_blocks,
             buffer: WriteBuffer::new(flash.frames.len(), placement.classes(), 0),
             host: HostFrontiers { open: vec![None; order.len()], opened: 0, next: 0, order },
@@ -321,7 +321,9 @@ impl<M: Media> BlockFtl<M> {
             owners,
             flash,
             media,
-        }
+        };
+        ftl.heed_map_choices();
+        ftl
     }
 }
 

@@ -45,7 +45,7 @@ use openftl_parts::journal::recovery_report::RecoveryReport;
 use openftl_parts::map::owners::Owners;
 use openftl_parts::map::{Entry, Map, Place};
 use openftl_parts::target::{
-    BlockTarget, Done, Extent, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Target, Vitals,
+    BlockTarget, Done, ExpectedUse, Extent, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Target, Vitals,
 };
 use openftl_parts::tenant::{Nobody, Tenant};
 use openftl_parts::words::{Care, Handle, Purpose, ReadOnlyReason};
@@ -686,6 +686,10 @@ impl BlockTarget for BlockFtl {
 
     fn watch_handles(&mut self, watch: HandleWatch) {
         self.placement.events.watch(watch);
+    }
+
+    fn expect_use(&mut self, extent: Extent, expected: ExpectedUse) {
+        self.expect_use_of(extent, expected);
     }
 
     fn handle_events(&self, events: &mut Vec<HandleEvent>) {

@@ -2,7 +2,7 @@
 //! read by the tenant.
 
 use crate::block_ftl::BlockFtl;
-use openftl_core::{Clock, Frame};
+use openftl_core::{Address, Clock, Frame};
 use openftl_media::ChunkState;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::map::{Map, Place};
@@ -111,6 +111,10 @@ impl CheckReport {
     }
 }
 
+fn mapped_to_invalid(block: u32, address: Address) -> String {
+    format!("logical block {block} is mapped to {address}, which the chunk table calls invalid")
+}
+
 impl BlockFtl {
     /// Verifies the drive. `progress` is told the blocks done and in all. Nothing is written.
     ///
@@ -141,7 +145,7 @@ impl BlockFtl {
                 report.add(single.clone());
             }
         }
-        self.compare_chunks(clock, &mut report)?;
+        self.compare_chunks(clock, tenant, &mut report)?;
         let frames = self.frames_to_check();
         let capacity = self.blocks();
         let mut first = 0;
@@ -213,18 +217,38 @@ impl BlockFtl {
         Ok(self.done.swap_remove(index).result)
     }
 
-    fn compare_chunks(&mut self, clock: &mut dyn Clock, report: &mut CheckReport) -> Result<(), OpenError> {
+    fn compare_chunks(
+        &mut self,
+        clock: &mut dyn Clock,
+        tenant: &mut dyn Tenant,
+        report: &mut CheckReport,
+    ) -> Result<(), OpenError> {
         let geometry = self.flash.geometry;
-        let descriptors = self.media.whole_chunk_report(clock.now())?;
         let mut mapped = vec![0u32; self.flash.format.chunk_ids()];
+        let mut wrong = Vec::new();
+        // Of a map on media only where nothing moves while it is read.
+        let is_counted = matches!(self.map, Map::Whole(_)) || self.flash.read_only == Some(ReadOnlyReason::Inspection);
+        let mut note = |ftl: &BlockFtl, block, ppa| {
+            mapped[ftl.flash.format.chunk_of(ppa).0 as usize] += 1;
+            if !ftl.flash.chunks.is_valid(ppa) {
+                wrong.push((block, ppa));
+            }
+        };
+        let lost = if is_counted { self.each_place_of_map(clock, tenant, &mut note)? } else { Vec::new() };
+        let is_counted = is_counted && lost.is_empty();
+        for (block, ppa) in wrong {
+            report.add(mapped_to_invalid(block, self.flash.format.unpack(ppa)));
+        }
+        for page in &lost {
+            report.add(format!("map page {page}: neither copy of it can be read"));
+        }
+        let descriptors = self.media.whole_chunk_report(clock.now())?;
         let in_memory = if matches!(self.map, Map::Whole(_)) { self.map.blocks() } else { 0 };
         for block in 0..in_memory as u32 {
             let Place::Media(ppa) = self.buffer.base(&self.map, block).place() else { continue };
             mapped[self.flash.format.chunk_of(ppa).0 as usize] += 1;
             if !self.flash.chunks.is_valid(ppa) {
-                let address = self.flash.format.unpack(ppa);
-                report
-                    .add(format!("logical block {block} is mapped to {address}, which the chunk table calls invalid"));
+                report.add(mapped_to_invalid(block, self.flash.format.unpack(ppa)));
             }
         }
         for descriptor in &descriptors {
@@ -232,7 +256,7 @@ impl BlockFtl {
             let address = self.flash.format.unpack_chunk(chunk);
             let (usage, valid) = (self.flash.chunks.usage(chunk), self.flash.chunks.valid(chunk));
             report.chunks_compared += 1;
-            if valid != mapped[chunk.0 as usize] && matches!(self.map, Map::Whole(_)) {
+            if valid != mapped[chunk.0 as usize] && is_counted {
                 let mapped = mapped[chunk.0 as usize];
                 report.add(format!("chunk {address}: the chunk table counts {valid} valid blocks, the map {mapped}"));
             }

@@ -9,7 +9,8 @@ use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::{Access, Config, Target};
+use openftl_parts::target::{ExpectedUse, Extent};
+use openftl_parts::{Access, BlockTarget, Config, Target};
 use openftl_sim::played::Played;
 use openftl_sim::world::{World, config};
 use std::collections::BTreeMap;
@@ -20,6 +21,10 @@ fn run(name: &str, capacity_blocks: u64, entries: u32, seed: u64, operations: u6
     let page = PageSize::of(entries).unwrap();
     let memory = MapMemory { budget: MapBudget::BeyondLeast(500), policy, page };
     let config = Config { map_memory: Some(memory), ..config(capacity_blocks, seed) };
+    run_with(profile, config, seed, operations, depth)
+}
+
+fn run_with(profile: Profile, config: Config, seed: u64, operations: u64, depth: usize) -> World {
     let mut world = World::new(profile, config, 0, seed);
     for number in 0..operations {
         world.operation(depth);
@@ -62,6 +67,110 @@ fn a_map_of_any_page_size_on_any_flash_agrees_with_the_model() {
         run("qlc", 6_000, [16, 1024][seed as usize % 2], seed, 600, 8);
         run("granby", 6_000, [128, 1024][seed as usize % 2], seed, 400, 8);
     }
+}
+
+/// Host hints, pins of the owner, learned ones and large map blocks change which pages are in memory, and no answer.
+#[test]
+fn pins_and_large_map_blocks_agree_with_the_model() {
+    for seed in 300..308 {
+        let policy = CachePolicy::ALL[seed as usize % CachePolicy::ALL.len()];
+        let budget = MapBudget::BeyondLeast([500, 4_000][seed as usize / 4 % 2]);
+        let memory = MapMemory { budget, policy, page: PageSize::of(8).unwrap() };
+        let pins: &[&str] = [&["0..256KiB", "1MiB..1100KiB", "learned"][..], &["0..2800KiB"]][seed as usize % 2];
+        let config = Config {
+            map_memory: Some(memory),
+            map_pins: pins.iter().map(|pin| pin.parse().unwrap()).collect(),
+            map_block: ["64KiB", "8KiB", "16KiB"][seed as usize % 3].parse().unwrap(),
+            ..config(700, seed)
+        };
+        run_with(Profile::builtin("tiny").unwrap(), config, seed, 1_000, 1 + seed as usize % 9);
+    }
+}
+
+fn paged(pins: &[&str], block: &str) -> World {
+    let memory =
+        MapMemory { budget: MapBudget::BeyondLeast(2_000), policy: CachePolicy::Clock, page: PageSize::of(8).unwrap() };
+    let config = Config {
+        map_memory: Some(memory),
+        map_pins: pins.iter().map(|pin| pin.parse().unwrap()).collect(),
+        map_block: block.parse().unwrap(),
+        ..config(3_000, 1)
+    };
+    World::new(Profile::builtin("tiny").unwrap(), config, 0, 1)
+}
+
+/// Map pages that reads of `blocks` load, one after the other.
+fn pages_read(world: &mut World, blocks: impl Iterator<Item = u64>) -> u64 {
+    let before = world.ftl().statistics().map_pages_read;
+    for block in blocks {
+        let tag = world.submit_read(block, 1);
+        world.wait(tag);
+    }
+    world.ftl().statistics().map_pages_read - before
+}
+
+#[test]
+fn pages_of_pinned_blocks_are_read_once_whatever_is_read_meanwhile() {
+    let told = |extent: Extent, expected| {
+        let mut world = paged(&[], "4KiB");
+        world.write_all(40);
+        world.ftl().expect_use(extent, expected);
+        world
+    };
+    let extent = Extent { first: 0, blocks: 64 };
+    let owners = {
+        let mut world = paged(&["0..256KiB"], "4KiB");
+        world.write_all(40);
+        world
+    };
+    let mut unpinned = told(extent, ExpectedUse::Frequent);
+    unpinned.ftl().expect_use(extent, ExpectedUse::Ordinary);
+    for (mut world, is_pinned) in [
+        (owners, true),
+        (told(extent, ExpectedUse::Frequent), true),
+        (told(extent, ExpectedUse::Ordinary), false),
+        (unpinned, false),
+    ] {
+        assert_eq!(world.ftl().pinned_blocks(), if is_pinned { vec![extent] } else { vec![] });
+        idle(&mut world);
+        pages_read(&mut world, (0..64).step_by(8));
+        pages_read(&mut world, (64..3_000).step_by(8));
+        let again = pages_read(&mut world, (0..64).step_by(8));
+        assert_eq!(again == 0, is_pinned, "{again}");
+    }
+}
+
+/// A journal: the drive learns it from the third lap on, and writes at random in between do not matter.
+#[test]
+fn a_range_that_is_overwritten_in_order_is_learned() {
+    let mut world = paged(&["learned"], "4KiB");
+    world.write_all(40);
+    for lap in 0..3 {
+        assert!(world.ftl().pinned_blocks().is_empty(), "lap {lap}");
+        for block in 0..80 {
+            world.write(1_000 + block, 1);
+            if block % 20 == 0 {
+                let (first, _) = world.range(1);
+                world.write(if first < 1_080 { 2_000 } else { first }, 1);
+            }
+        }
+    }
+    world.write(1_000, 1);
+    world.flush();
+    assert_eq!(world.ftl().pinned_blocks(), [Extent { first: 1_000, blocks: 80 }]);
+}
+
+#[test]
+fn a_large_map_block_is_loaded_as_a_whole() {
+    let reads = |block| {
+        let mut world = paged(&[], block);
+        world.write_all(40);
+        idle(&mut world);
+        // One of each sixteen pages, backwards: nothing is read ahead.
+        pages_read(&mut world, (0..3_000 / 128).rev().map(|at| at * 128))
+    };
+    let (one, sixteen) = (reads("4KiB"), reads("64KiB"));
+    assert!(sixteen > 8 * one, "{one} and {sixteen}");
 }
 
 /// A drive that was cut off while it was written to, everything flushed: of what was trimmed, or written and never committed, blocks

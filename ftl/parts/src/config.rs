@@ -4,6 +4,7 @@ use crate::canary::Bugs;
 use crate::cleaning::victim::VictimPolicy;
 use crate::journal::superblock::Sizing;
 use crate::map::memory::MapMemory;
+use crate::map::pins::{MapBlock, MapPin};
 use crate::placement_name::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
 use crate::words::TenantNote;
 use openftl_core::units::Share;
@@ -138,6 +139,10 @@ pub struct Config {
     /// The map is on media, and in memory as far as this allows. `None`: all of it is in memory, and in each checkpoint. A drive
     /// stays as it was formatted.
     pub map_memory: Option<MapMemory>,
+    /// Of a map on media: blocks whose map pages leave memory last.
+    pub map_pins: Vec<MapPin>,
+    /// Of a map on media: pages that are loaded at a time.
+    pub map_block: MapBlock,
     /// How long the host must have asked for nothing, a millisecond at least, before collection makes room that is not
     /// needed yet, up to a [part](crate::flash::plan::AHEAD_PART) of the over-provisioning. `None`: it never does.
     pub collect_when_idle: Option<Nanos>,
@@ -181,6 +186,8 @@ impl Default for Config {
             relocate_by: RelocateBy::ReadAndWrite,
             has_copies: false,
             map_memory: None,
+            map_pins: Vec::new(),
+            map_block: MapBlock::PAGE,
             collect_when_idle: None,
             marked_groups_max: None,
             scrub_interval: None,

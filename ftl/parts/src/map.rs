@@ -16,11 +16,13 @@
 //! ```
 
 pub mod changes;
+pub mod circles;
 pub mod demand;
 pub mod directory;
 pub mod memory;
 pub mod owners;
 pub mod page_cache;
+pub mod pins;
 pub mod replay;
 mod stripes;
 

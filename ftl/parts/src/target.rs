@@ -111,6 +111,15 @@ impl Extent {
     }
 }
 
+/// How a host expects to use blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExpectedUse {
+    /// Again and again.
+    Frequent,
+    /// As others.
+    Ordinary,
+}
+
 /// The most extents of one object.
 pub const EXTENTS_MAX: usize = 256;
 
@@ -443,6 +452,9 @@ pub trait BlockTarget: Target<Done = Done> {
     /// Has the drive keep note of these deeds of its own from now on, and of no others.
     fn watch_handles(&mut self, _watch: HandleWatch) {}
 
+    /// Says how a host expects to use blocks from now on. A hint: it changes no answer, and a drive may ignore it.
+    fn expect_use(&mut self, _extent: Extent, _expected: ExpectedUse) {}
+
     /// Appends those that it has kept note of, oldest first: the last few since it was opened.
     fn handle_events(&self, _events: &mut Vec<HandleEvent>) {}
 }
@@ -512,6 +524,10 @@ impl<T: DerefMut<Target: BlockTarget>> BlockTarget for T {
 
     fn watch_handles(&mut self, watch: HandleWatch) {
         (**self).watch_handles(watch);
+    }
+
+    fn expect_use(&mut self, extent: Extent, expected: ExpectedUse) {
+        (**self).expect_use(extent, expected);
     }
 
     fn handle_events(&self, events: &mut Vec<HandleEvent>) {

@@ -7,7 +7,7 @@ use openftl_media::Media;
 use openftl_parts::config::Config;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{
-    BlockTarget, Done, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Target, Vitals,
+    BlockTarget, Done, ExpectedUse, Extent, HandleEvent, HandleWatch, IoError, PlacementFacts, Request, Target, Vitals,
 };
 use openftl_parts::words::{Access, Handle};
 use openftl_zones::{AskedLimits, ZoneConfig, ZoneFtl};
@@ -113,6 +113,10 @@ impl<B: BlockTarget, S: BlockTarget> BlockTarget for AsBlocks<B, S> {
 
     fn watch_handles(&mut self, watch: HandleWatch) {
         of_either!(self, target => target.watch_handles(watch));
+    }
+
+    fn expect_use(&mut self, extent: Extent, expected: ExpectedUse) {
+        of_either!(self, target => target.expect_use(extent, expected));
     }
 
     fn handle_events(&self, events: &mut Vec<HandleEvent>) {

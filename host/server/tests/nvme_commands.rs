@@ -99,7 +99,12 @@ fn every_command_of_a_block_namespace_does_what_it_says() {
         assert_eq!(queue.run(&deallocate, Payload::ToController(page.clone())).0, 0);
         assert_eq!(queue.read(400, 3), vec![0; 3 * BLOCK_BYTES]);
         assert_eq!(queue.run(&deallocate, Payload::ToController(page[..32].to_vec())).0, 0);
-        assert_eq!(queue.run(&entry(0x09, 1, [1, 0, 0]), Payload::ToController(page)).0, 0, "a hint");
+        assert_eq!(queue.run(&entry(0x09, 1, [1, 0, 0]), Payload::ToController(page.clone())).0, 0, "a hint");
+        let mut frequent = page;
+        frequent[0] = 5;
+        frequent[8..16].fill(0xFF);
+        let hint = Payload::ToController(frequent);
+        assert_eq!(queue.run(&entry(0x09, 1, [1, 0, 0]), hint).0, 0, "one of blocks that are not there");
 
         assert_eq!(queue.status(&entry(0x0c, 1, [0, 0, 499])), 0);
         assert_eq!(queue.status(&entry(0x0c, 1, [0, 0, 500])), status::UNRECOVERED_READ);

@@ -6,6 +6,7 @@ use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_media::Durability;
 use openftl_parts::map::memory::MapBudget;
 use openftl_parts::map::page_cache::CachePolicy;
+use openftl_parts::map::pins::{MapBlock, MapPin};
 use openftl_parts::{PlacementName, RelocateBy, VictimPolicy};
 use std::path::PathBuf;
 
@@ -48,6 +49,13 @@ pub struct DriveFlags {
     /// Which pages of such a map stay in memory: clock, lru, 2q or seed-hotness [default: clock].
     #[arg(long, value_name = "POLICY", help_heading = "Drive")]
     pub map_cache: Option<CachePolicy>,
+    /// Bytes of the drive whose map pages leave memory last, like 0..128MiB; learned: those that the host overwrites in order
+    /// again and again. May be given several times.
+    #[arg(long, value_name = "RANGE", help_heading = "Drive")]
+    pub map_pin: Vec<MapPin>,
+    /// How much of such a map is loaded at a time, 4KiB to 64KiB [default: 4KiB].
+    #[arg(long, value_name = "SIZE", help_heading = "Drive")]
+    pub map_block: Option<MapBlock>,
     /// Acknowledge every write only when it is durable.
     #[arg(long, help_heading = "Drive")]
     pub write_through: bool,
@@ -77,6 +85,8 @@ impl DriveFlags {
             ("--placement", self.placement.is_some()),
             ("--map-memory", self.map_memory.is_some()),
             ("--map-cache", self.map_cache.is_some()),
+            ("--map-pin", !self.map_pin.is_empty()),
+            ("--map-block", self.map_block.is_some()),
             ("--write-through", self.write_through),
         ];
         flags.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag))

@@ -19,9 +19,10 @@
 use crate::config::{Config, RelocateBy};
 use crate::journal::superblock::Superblock;
 use crate::map::memory::{MapMemory, MapPlan, TooSmall, changes_planned};
+use crate::map::pins::{MapBlock, MapPin, RANGES_MAX};
 use crate::placement_name::PlacementName;
 use crate::words::{METADATA_COPIES, TRANSACTION_BLOCKS_MAX};
-use openftl_core::units::Share;
+use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Geometry};
 
 /// Free chunks that each group keeps for relocation alone: with its open relocation chunk, enough to move any victim.
@@ -157,6 +158,28 @@ pub enum PlanError {
         /// What does not.
         setting: &'static str,
     },
+    /// Map pages of blocks are to stay in memory that the drive does not have.
+    #[error("map_pin = {pin}: the drive ends at {capacity}; end the range there")]
+    MapPin {
+        /// As asked for.
+        pin: MapPin,
+        /// The capacity.
+        capacity: ByteSize,
+    },
+    /// More ranges than are kept.
+    #[error("map_pin has {asked} ranges, and a drive keeps at most {most}; join some of them")]
+    MapPins {
+        /// As many as asked for.
+        asked: usize,
+        /// The most.
+        most: usize,
+    },
+    /// What is asked of a map on media, of a drive that has none.
+    #[error("{setting}: without map_memory the whole map is in memory; set map_memory = 10%, or leave {setting} away")]
+    WithoutMapMemory {
+        /// What is asked.
+        setting: &'static str,
+    },
     /// Blocks are to be copied by a device that does not copy.
     #[error("relocate_by = device-copy: the device has no vector copy; choose read-and-write")]
     NoVectorCopy,
@@ -172,6 +195,18 @@ pub enum PlanError {
     },
 }
 
+impl PlanError {
+    /// Whether it is about what is in memory of a map on media. It says what to do, behind a semicolon.
+    #[must_use]
+    pub fn is_about_map_memory(&self) -> bool {
+        use PlanError::{MapMemory, MapPin, MapPins, NotWithMapMemory, WithoutMapMemory};
+        matches!(
+            self,
+            MapMemory(_) | NotWithMapMemory { .. } | MapPin { .. } | MapPins { .. } | WithoutMapMemory { .. }
+        )
+    }
+}
+
 impl Plan {
     /// The plan for `config` on a device of this shape.
     ///
@@ -182,6 +217,7 @@ impl Plan {
         if let Some(memory) = &config.map_memory {
             MapPlan::new(memory, config.capacity_blocks, geometry)?;
         }
+        expect_pins(config)?;
         Ok(plan)
     }
 
@@ -336,6 +372,26 @@ impl Plan {
     #[must_use]
     pub fn metadata_chunks(&self) -> u64 {
         self.log_chunks + self.checkpoint_chunks + self.map_chunks
+    }
+}
+
+/// Whether what is said of map pages in memory can be done.
+fn expect_pins(config: &Config) -> Result<(), PlanError> {
+    if config.map_memory.is_none() {
+        let settings = [(!config.map_pins.is_empty(), "map_pin"), (config.map_block != MapBlock::PAGE, "map_block")];
+        return match settings.iter().find(|(is_asked, _)| *is_asked) {
+            Some((_, setting)) => Err(PlanError::WithoutMapMemory { setting }),
+            None => Ok(()),
+        };
+    }
+    if config.map_pins.len() > RANGES_MAX {
+        return Err(PlanError::MapPins { asked: config.map_pins.len(), most: RANGES_MAX });
+    }
+    let capacity = ByteSize(config.capacity_blocks * BLOCK_BYTES as u64);
+    let ends_beyond = |pin: &MapPin| matches!(pin, MapPin::Range { to, .. } if to.0 > capacity.0);
+    match config.map_pins.iter().copied().find(ends_beyond) {
+        Some(pin) => Err(PlanError::MapPin { pin, capacity }),
+        None => Ok(()),
     }
 }
 

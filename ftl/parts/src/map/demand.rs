@@ -29,6 +29,7 @@
 use super::changes::{Before, Change, Changes};
 use super::directory::{Copies, Directory, PageSize, entry_of, set_entry};
 use super::page_cache::{CachePolicy, PageCache};
+use super::pins::PinnedPages;
 use super::{Entry, Place};
 use openftl_core::{BLOCK_BYTES, Frame, Ppa};
 use rustc_hash::FxHashMap;
@@ -163,6 +164,27 @@ impl DemandMap {
         self.cache.pages()
     }
 
+    /// The pages that are pinned.
+    #[must_use]
+    pub fn pins(&self) -> &PinnedPages {
+        self.cache.pins()
+    }
+
+    /// The pages of `blocks` leave memory last from now on. Returns false if there are too many pinned ranges already.
+    pub fn pin(&mut self, blocks: Range<u64>) -> bool {
+        let mut pins = self.cache.pins().clone();
+        let has_room = pins.add(self.size.pages_of(blocks, self.blocks));
+        self.cache.set_pins(pins);
+        has_room
+    }
+
+    /// The pages of `blocks` leave memory as others do.
+    pub fn unpin(&mut self, blocks: Range<u64>) {
+        let mut pins = self.cache.pins().clone();
+        pins.remove(self.size.pages_of(blocks, self.blocks));
+        self.cache.set_pins(pins);
+    }
+
     /// The pages in memory.
     pub fn cache_mut(&mut self) -> &mut PageCache {
         &mut self.cache
@@ -242,7 +264,7 @@ impl DemandMap {
 
     /// The page was read, or written: its copy on media is `bytes`.
     pub fn keep(&mut self, page: u32, bytes: &[u8; BLOCK_BYTES], is_wanted: bool) {
-        self.cache.put(page, bytes, is_wanted, false);
+        self.cache.put(page, bytes, is_wanted);
     }
 
     /// Whether the map has `block` at `ppa`, a valid place that names it. If not it is stale, and counts as valid only until
@@ -467,7 +489,7 @@ impl DemandMap {
         self.share_pool();
         let before = self.directory.set(page, copies);
         match copies {
-            Some(_) => self.cache.put(page, bytes, false, false),
+            Some(_) => self.cache.put(page, bytes, false),
             None => self.cache.remove(page),
         }
         Some(before)

@@ -7,9 +7,13 @@
 //! | `2q` | of those used once the oldest, while they have more than a quarter; else the least recently used of the others |
 //! | `seed-hotness` | of eight drawn the one with the least hotness: uses, halved now and then, and a weight when loaded |
 //!
+//! Pages of [pinned](super::pins) ranges are in a list of their own, and leave when no other page is left; with `seed-hotness`
+//! they weigh more, as in the paper.
+//!
 //! A page that was written in order is kept as stripes (`stripes.rs`), and not as 1024 entries.
 
 use super::Entry;
+use super::pins::PinnedPages;
 use super::stripes::Contents;
 use openftl_core::{BLOCK_BYTES, UnknownWord};
 use std::collections::VecDeque;
@@ -105,6 +109,9 @@ const HEAT_OF_PINNED: u32 = 64;
 /// Pages drawn, of which the coldest leaves.
 const DRAWN: u32 = 8;
 
+/// The list of pinned pages.
+const PINNED: u8 = 2;
+
 /// The cache.
 pub struct PageCache {
     policy: CachePolicy,
@@ -113,7 +120,8 @@ pub struct PageCache {
     slot_of: Vec<u32>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
-    lists: [List; 2],
+    lists: [List; 3],
+    pins: PinnedPages,
     /// Pages that were used once and have left.
     left: VecDeque<u32>,
     has_left: Vec<bool>,
@@ -134,7 +142,8 @@ impl PageCache {
             slot_of: vec![NONE; pages as usize],
             slots: Vec::new(),
             free: Vec::new(),
-            lists: [List { first: NONE, last: NONE, len: 0 }; 2],
+            lists: [List { first: NONE, last: NONE, len: 0 }; 3],
+            pins: PinnedPages::default(),
             left: VecDeque::new(),
             has_left: vec![false; if is_two_queues { pages as usize } else { 0 }],
             bytes: 0,
@@ -194,8 +203,8 @@ impl PageCache {
 
     /// `page` is now as it was read, or written. A page that was in memory stays there. Another one comes if it `is_wanted`, and
     /// others leave for it.
-    pub fn put(&mut self, page: u32, bytes: &[u8; BLOCK_BYTES], is_wanted: bool, is_pinned: bool) {
-        let was_there = self.has(page);
+    pub fn put(&mut self, page: u32, bytes: &[u8; BLOCK_BYTES], is_wanted: bool) {
+        let (was_there, is_pinned) = (self.has(page), self.pins.has(page));
         let (list, heat) = match self.slot_of[page as usize] {
             NONE => (self.list_of_new(page), HEAT_OF_LOADED + if is_pinned { HEAT_OF_PINNED } else { 0 }),
             at => (self.slot(at).list, self.slot(at).heat),
@@ -238,7 +247,32 @@ impl PageCache {
         }
     }
 
+    /// The pages that are pinned.
+    #[must_use]
+    pub fn pins(&self) -> &PinnedPages {
+        &self.pins
+    }
+
+    /// These pages are pinned from now on, and no others. Nothing is loaded for that.
+    pub fn set_pins(&mut self, pins: PinnedPages) {
+        self.pins = pins;
+        for at in 0..self.slots.len() as u32 {
+            let Some(Slot { page, list, .. }) = self.slots[at as usize] else { continue };
+            let is_pinned = self.pins.has(page);
+            if self.policy == CachePolicy::SeedHotness {
+                let heat = if is_pinned { HEAT_OF_PINNED } else { 0 };
+                self.slot_mut(at).heat = self.slot(at).heat.max(heat);
+            } else if is_pinned != (list == PINNED) {
+                self.unlink(at);
+                self.link(at, if is_pinned { PINNED } else { 0 });
+            }
+        }
+    }
+
     fn list_of_new(&mut self, page: u32) -> u8 {
+        if self.policy != CachePolicy::SeedHotness && self.pins.has(page) {
+            return PINNED;
+        }
         let was_here = self.policy == CachePolicy::TwoQueues && std::mem::take(&mut self.has_left[page as usize]);
         u8::from(was_here)
     }
@@ -256,10 +290,10 @@ impl PageCache {
     #[inline]
     fn use_slot(&mut self, at: u32) {
         match self.policy {
-            CachePolicy::Clock => self.slot_mut(at).heat = 1,
+            CachePolicy::Clock if self.slot(at).list != PINNED => self.slot_mut(at).heat = 1,
             CachePolicy::SeedHotness => self.slot_mut(at).heat = self.slot(at).heat.saturating_add(1),
             CachePolicy::TwoQueues if self.slot(at).list == 0 => {}
-            CachePolicy::Lru | CachePolicy::TwoQueues => self.move_up(at),
+            CachePolicy::Clock | CachePolicy::Lru | CachePolicy::TwoQueues => self.move_up(at),
         }
     }
 
@@ -294,6 +328,9 @@ impl PageCache {
 
     /// The slot of the page that leaves next. There is one.
     fn coldest(&mut self) -> u32 {
+        if self.pages() == self.lists[PINNED as usize].len {
+            return self.lists[PINNED as usize].last;
+        }
         match self.policy {
             CachePolicy::Lru => self.lists[0].last,
             CachePolicy::Clock => loop {
@@ -307,7 +344,7 @@ impl PageCache {
                 }
             },
             CachePolicy::TwoQueues => {
-                let [once, often] = self.lists;
+                let [once, often, _] = self.lists;
                 let is_once = often.len == 0 || (once.len > 0 && once.len > (once.len + often.len) / 4);
                 self.lists[usize::from(!is_once)].last
             }
@@ -407,14 +444,14 @@ mod tests {
                     0 => cache.remove(number),
                     1 | 2 => {
                         versions[number as usize] = round;
-                        cache.put(number, &scattered(round), round % 2 == 0, round % 3 == 0);
+                        cache.put(number, &scattered(round), round % 2 == 0);
                     }
                     _ => {
                         let found = cache.get(number, 5);
                         let version = versions[number as usize];
                         assert!(found.is_none_or(|found| found == at((35 + version) % 9_973)), "{policy}, {round}");
                         if found.is_none() {
-                            cache.put(number, &scattered(version), true, false);
+                            cache.put(number, &scattered(version), true);
                             assert!(cache.has(number));
                         }
                     }
@@ -424,9 +461,56 @@ mod tests {
             cache.set_bytes_max(one);
             assert_eq!(cache.pages(), 1, "{policy}");
             cache.set_bytes_max(0);
-            cache.put(3, &scattered(3), true, false);
+            cache.put(3, &scattered(3), true);
             assert_eq!((cache.pages(), cache.bytes()), (0, 0), "{policy}");
         }
+    }
+
+    fn pinning(pages: std::ops::Range<u32>) -> PinnedPages {
+        let mut pins = PinnedPages::default();
+        assert!(pins.add(pages));
+        pins
+    }
+
+    /// A scan of the whole map, and pages that are not used meanwhile.
+    #[test]
+    fn pinned_pages_outlive_a_scan_and_leave_when_no_other_is_left() {
+        let one = 4096 + size_of::<Option<Slot>>();
+        for &policy in CachePolicy::ALL.iter().filter(|policy| **policy != CachePolicy::SeedHotness) {
+            let mut cache = PageCache::new(policy, 400, 1024, 10 * one);
+            cache.put(3, &scattered(3), true);
+            cache.set_pins(pinning(3..5));
+            cache.put(4, &scattered(4), true);
+            cache.put(5, &scattered(5), true);
+            (10..400).for_each(|page| cache.put(page, &scattered(0), true));
+            assert!(cache.has(3) && cache.has(4) && !cache.has(5) && cache.pages() == 10, "{policy}");
+            cache.set_bytes_max(2 * one);
+            assert!(cache.has(3) && cache.has(4), "{policy}");
+            cache.put(7, &scattered(7), true);
+            assert!(cache.has(7) && cache.has(4) && !cache.has(3), "{policy}: the one that was not used for longest");
+            cache.set_pins(PinnedPages::default());
+            cache.put(8, &scattered(8), true);
+            cache.put(9, &scattered(9), true);
+            assert!(!cache.has(4), "{policy}");
+            cache.set_pins(pinning(0..400));
+            (0..400).for_each(|page| cache.put(page, &scattered(0), true));
+            assert_eq!(cache.pages(), 2, "{policy}: pins of everything are bounded, too");
+            cache.set_bytes_max(0);
+            assert_eq!(cache.pages(), 0, "{policy}");
+        }
+    }
+
+    #[test]
+    fn with_the_seeds_hotness_pinned_pages_weigh_more() {
+        let one = 4096 + size_of::<Option<Slot>>();
+        let survivors = |pins: PinnedPages| {
+            let mut cache = PageCache::new(CachePolicy::SeedHotness, 400, 1024, 40 * one);
+            cache.set_pins(pins);
+            (0..60).for_each(|page| cache.put(page, &scattered(0), true));
+            (0..10).filter(|page| cache.has(*page)).count()
+        };
+        assert_eq!(survivors(pinning(0..10)), 10);
+        assert!(survivors(PinnedPages::default()) < 10);
     }
 
     /// A scan of the whole map, and a page that is used all the time.
@@ -435,14 +519,14 @@ mod tests {
         for &policy in CachePolicy::ALL {
             let one = 4096 + size_of::<Option<Slot>>();
             let mut cache = PageCache::new(policy, 400, 1024, 10 * one);
-            cache.put(0, &scattered(0), true, false);
-            cache.put(1, &scattered(1), true, false);
+            cache.put(0, &scattered(0), true);
+            cache.put(1, &scattered(1), true);
             let mut misses = 0;
             for number in 2..400 {
-                cache.put(number, &scattered(0), true, false);
+                cache.put(number, &scattered(0), true);
                 if cache.get(0, 0).is_none() {
                     misses += 1;
-                    cache.put(0, &scattered(0), true, false);
+                    cache.put(0, &scattered(0), true);
                 }
             }
             assert!(!cache.has(1), "{policy}");

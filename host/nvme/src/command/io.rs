@@ -13,7 +13,7 @@ use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
 use crate::wire::{U16, U32, U64};
 use openftl_core::BLOCK_BYTES;
-use openftl_parts::target::{Durability, Extent};
+use openftl_parts::target::{Durability, ExpectedUse, Extent};
 use openftl_parts::words::Handle;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -181,7 +181,7 @@ pub const COPY_BYTES_MAX: u64 = TRANSFER_BYTES_MAX as u64;
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct DatasetRange {
-    /// 0: context attributes, hints.
+    /// 0: context attributes, hints. Bits 3 to 0 are AF, the access frequency (NVM, "Context Attributes").
     pub attributes: U32,
     /// 4: blocks; 0 is allowed.
     pub blocks: U32,
@@ -201,6 +201,18 @@ pub struct CopySource {
     pub last: U16,
     /// 18: reserved, and tags of protection information.
     pub tags: [u8; 14],
+}
+
+impl DatasetRange {
+    /// What AF says: frequent reads or writes (3h to 5h), or not (1h, 2h). `None`: nothing, or a reserved value.
+    #[must_use]
+    pub fn expected_use(&self) -> Option<ExpectedUse> {
+        match self.attributes.get() & 0xf {
+            1 | 2 => Some(ExpectedUse::Ordinary),
+            3..=5 => Some(ExpectedUse::Frequent),
+            _ => None,
+        }
+    }
 }
 
 const _: () = {
@@ -522,6 +534,22 @@ impl Namespace {
         }))
     }
 
+    /// What the context attributes of a Dataset Management command say of blocks of the drive. They are hints: ranges that are not in
+    /// the namespace are left out.
+    ///
+    /// # Errors
+    /// If there are not as many ranges as the command says.
+    pub fn expected_uses(&self, ranges: u16, data: &[u8]) -> Result<Vec<(Extent, ExpectedUse)>, Refusal> {
+        let block = BLOCK_BYTES as u64;
+        let hint = |range: &DatasetRange| {
+            let expected = range.expected_use()?;
+            let span = self.span(range.first.get(), u64::from(range.blocks.get()), 40).ok()?;
+            let (first, end) = (span.offset / block, span.end().div_ceil(block));
+            (span.length > 0).then_some((Extent { first, blocks: end - first }, expected))
+        };
+        Ok(listed::<DatasetRange>(data, usize::from(ranges))?.iter().filter_map(hint).collect())
+    }
+
     /// A range that is an object, or part of one, as an extent of the drive.
     fn object_range(&self, first: u64, blocks: u32) -> Result<Extent, Refusal> {
         let Span { offset, length } = self.span(first, u64::from(blocks), 40)?;
@@ -599,6 +627,33 @@ mod tests {
             assert_eq!(refused, Some(Status::LBA_OUT_OF_RANGE.at(40)), "{wrong:?}");
         }
         let short = namespace().deallocated(4, good.as_bytes()).err();
+        assert_eq!(short, Some(Status::DATA_SGL_LENGTH_INVALID.at(32)));
+    }
+
+    #[test]
+    fn an_access_frequency_says_how_blocks_are_used_and_nothing_else_does() {
+        let with =
+            |attributes: u32, first, blocks| DatasetRange { attributes: attributes.into(), ..range(first, blocks) };
+        let said = |range: DatasetRange| namespace().expected_uses(1, range.as_bytes()).unwrap();
+        for (frequency, expected) in [
+            (0, None),
+            (1, Some(ExpectedUse::Ordinary)),
+            (2, Some(ExpectedUse::Ordinary)),
+            (3, Some(ExpectedUse::Frequent)),
+            (4, Some(ExpectedUse::Frequent)),
+            (5, Some(ExpectedUse::Frequent)),
+            (6, None),
+            (15, None),
+        ] {
+            // Access size, latency, sequential reads and writes beside it.
+            let hints = said(with(0x0800_0730 | frequency, 7, 9));
+            let expected: Vec<_> = expected.map(|it| (Extent { first: 7, blocks: 9 }, it)).into_iter().collect();
+            assert_eq!(hints, expected, "{frequency}");
+        }
+        for wrong in [with(5, 991, 10), with(5, u64::MAX, 2), with(5, 7, 0)] {
+            assert!(said(wrong).is_empty(), "{wrong:?}");
+        }
+        let short = namespace().expected_uses(2, range(0, 1).as_bytes()).err();
         assert_eq!(short, Some(Status::DATA_SGL_LENGTH_INVALID.at(32)));
     }
 

@@ -45,12 +45,7 @@ impl NvmeConnection {
                 return Ok(());
             }
             IoCommand::Compare(span) => return self.collect(slot, span.length as u32, turn),
-            IoCommand::DatasetManagement { ranges, deallocate: true } => {
-                return self.collect(slot, u32::from(ranges) * 16, turn);
-            }
-            IoCommand::DatasetManagement { deallocate: false, .. } => {
-                return self.finish(slot, Answer::from(Status::SUCCESS), turn);
-            }
+            IoCommand::DatasetManagement { ranges, .. } => return self.collect(slot, u32::from(ranges) * 16, turn),
             IoCommand::Copy { sources, .. } => return self.collect(slot, u32::from(sources) * 32, turn),
             IoCommand::FlashAlloc { ranges } => return self.collect(slot, u32::from(ranges) * 16, turn),
             IoCommand::FlashAllocRange { extent } => {
@@ -150,6 +145,26 @@ impl NvmeConnection {
         self.finish(slot, Answer::from(Status::SUCCESS), turn)
     }
 
+    /// Context attributes of a Dataset Management command that deallocates nothing.
+    fn expect_uses<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        ranges: u16,
+        data: &[u8],
+        turn: &mut Turn<'_, '_, T>,
+    ) -> Result<(), Over> {
+        let command = self.commands[slot.index()].as_ref().expect("its data came");
+        let (export, id) = (command.export, command.io.expect("an I/O command").namespace);
+        let uses = match turn.fabric.namespace(id).expected_uses(ranges, data) {
+            Ok(uses) => uses,
+            Err(refusal) => return self.refuse(slot, refusal, turn),
+        };
+        if let Some(drive) = turn.served[export].target_mut() {
+            uses.into_iter().for_each(|(extent, expected)| drive.expect_use(extent, expected));
+        }
+        self.finish(slot, Answer::from(Status::SUCCESS), turn)
+    }
+
     /// The data of a command are in the heap.
     pub(super) fn collected<T: ServedDrive>(
         &mut self,
@@ -180,6 +195,9 @@ impl NvmeConnection {
                 return self.start(slot, io, turn);
             }
             IoCommand::HandleUpdate { identifiers } => return self.update_handles(slot, identifiers, &data, turn),
+            IoCommand::DatasetManagement { ranges, deallocate: false } => {
+                return self.expect_uses(slot, ranges, &data, turn);
+            }
             IoCommand::FlashAlloc { ranges } => namespace.object(ranges, &data).map(|extents| {
                 let bytes_of_extents = extents.capacity() * size_of::<Extent>();
                 command.extents = extents;
