@@ -520,6 +520,9 @@ fn open_failure(stored: &Stored<'_>, error: &OpenError) -> Failure {
         OpenError::Limits(_) => {
             Failure::bad_input(failure).fix("choose another limit, or leave it away: then it is that of the drive")
         }
+        OpenError::OtherKind { found: "page", .. } => {
+            Failure::bad_input(failure).fix("`openftl pages list --drive` shows the pages of a store")
+        }
         OpenError::OtherKind { .. } => {
             Failure::bad_input(failure).fix("`openftl files` shows what is on a table drive")
         }

@@ -282,6 +282,9 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
         let (tables, blocks) = (thousands(report.tables), thousands(report.table_blocks_verified));
         _ = writeln!(text, "  {tables} tables, of which {blocks} blocks were read and verified");
     }
+    if report.pages > 0 {
+        _ = writeln!(text, "  {} pages that were read and verified", thousands(report.pages - report.pages_lost));
+    }
     if report.zones > 0 {
         let (zones, blocks) = (thousands(report.zones), thousands(report.zone_blocks_verified));
         let noun = findings.face.noun();

@@ -181,7 +181,7 @@ fn expect_makeable(named: Option<&Path>, arguments: &cli::Create, noun: &str) ->
 
 fn make_page_drive(drive: &PageDrive, arguments: &cli::Create) -> Result<(), Failure> {
     let disk = &arguments.disk;
-    let existing = expect_makeable(drive.disk(), arguments, "a store of pages")?;
+    let existing = expect_makeable(None, arguments, "a store of pages")?;
     let capacity = drive.make(disk, existing, arguments.seed)?;
     let geometry = drive.geometry()?;
     let flash_bytes = geometry.bytes();

@@ -4,7 +4,7 @@ mod bench;
 
 use crate::cli::pages::{PageDelete, PageGet, PageList, PagePlace, PagePut, Pages, PagesCommand};
 use crate::failure::Failure;
-use crate::terminal::say;
+use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
 use openftl_drive::page_drive::{PageDrive, open_stored};
 use openftl_drive::page_store::PageStore;
@@ -85,7 +85,7 @@ fn put(arguments: &PagePut) -> Result<(), Failure> {
     let count = pages.len();
     let bytes: usize = pages.iter().map(|(_, bytes)| bytes.len()).sum();
     change(&arguments.place, |stage| pages.iter().try_for_each(|(lpid, bytes)| stage(*lpid, Change::Put(&[bytes]))))?;
-    say(&format!("{count} pages, {bytes} bytes\n"))
+    say(&format!("{} {}, {bytes} bytes\n", Palette::of_stdout().paint(Ink::Good, "✓"), pages_in_words(count)))
 }
 
 fn delete(arguments: &PageDelete) -> Result<(), Failure> {
@@ -95,7 +95,8 @@ fn delete(arguments: &PageDelete) -> Result<(), Failure> {
     }
     store.close()?;
     change(&arguments.place, |stage| arguments.lpids.iter().try_for_each(|lpid| stage(*lpid, Change::Delete)))?;
-    say(&format!("{} pages deleted\n", arguments.lpids.len()))
+    let sign = Palette::of_stdout().paint(Ink::Good, "✓");
+    say(&format!("{sign} {} deleted\n", pages_in_words(arguments.lpids.len())))
 }
 
 type Stage<'a> = dyn FnMut(u64, Change<'_>) -> Result<(), StoreError> + 'a;
@@ -140,17 +141,25 @@ fn list(arguments: &PageList) -> Result<(), Failure> {
         if (pages.len() as u64) < pages_all { format!(", {} of them shown", pages.len()) } else { String::new() };
     _ = writeln!(
         text,
-        "{pages_all} pages{more}; with headers {} of {} are used",
+        "{}{more}; with headers {} of {} are used",
+        pages_in_words(pages_all as usize),
         ByteSize(used_bytes),
         ByteSize(capacity_bytes)
     );
     say(&text)
 }
 
+fn pages_in_words(count: usize) -> String {
+    if count == 1 { "1 page".to_owned() } else { format!("{count} pages") }
+}
+
 /// What a store says, for people.
 fn failure(error: StoreError) -> Failure {
     match error {
         StoreError::NoPage { .. } => Failure::failed(error).fix("`openftl pages list` shows which there are"),
+        StoreError::Length { bytes: 0, .. } => Failure::bad_input(error).fix("`openftl pages delete` deletes a page"),
+        StoreError::Length { .. } => Failure::bad_input(error).fix("divide it, or take a profile with larger chunks"),
+        StoreError::NoSpace { .. } => Failure::failed(error).fix("`openftl pages delete` makes room"),
         error => Failure::failed(error),
     }
 }

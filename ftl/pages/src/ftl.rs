@@ -93,6 +93,11 @@ impl<M: Media> Ftl for PageFtl<M> {
         if let Some(reason) = self.ftl.read_only_reason().filter(|_| !is_all_durable) {
             return Err(OpenError::Unwritable(reason));
         }
+        // Whoever only looks at the drive writes no padding so that it can be read.
+        while self.ftl.read_only_reason().is_none() && self.pages.make_readable(&mut self.ftl.flash) {
+            self.ftl.hand_over();
+            self.ftl.run(clock, &mut self.pages, |ftl| ftl.flash.units.under_way() == 0)?;
+        }
         self.ftl.close_beside(clock, &mut self.pages)
     }
 

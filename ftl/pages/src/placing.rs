@@ -253,6 +253,17 @@ impl Pages {
         }
     }
 
+    /// Has all that is on its way written so that it can be read. Returns whether there is anything left to wait for.
+    pub(crate) fn make_readable(&mut self, flash: &mut Flash) -> bool {
+        let before = flash.outbox.len();
+        for slot in 0..self.open.len() {
+            if self.open[slot].as_ref().is_some_and(|open| !open.units.is_empty()) {
+                self.push_out(flash, slot);
+            }
+        }
+        self.settle(flash) | (flash.outbox.len() > before)
+    }
+
     /// Nothing more is put to a chunk: it is filled with padding, and closed.
     pub(crate) fn fill_up(&mut self, flash: &mut Flash, slot: usize) {
         self.press(flash, slot);

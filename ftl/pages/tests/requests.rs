@@ -2,7 +2,7 @@
 
 use crate::crash_points::devices;
 use crate::world::PageWorld;
-use openftl_parts::Config;
+use openftl_parts::{Access, Config};
 use openftl_sim::played::Played;
 
 fn world(chunks: u32) -> PageWorld {
@@ -47,4 +47,20 @@ fn pages_are_overwritten_for_many_times_the_capacity() {
     assert!(cleaned > 20, "{cleaned}");
     world.clean_restart();
     world.check();
+}
+
+/// Found by hand: what the device held back when the drive was stopped could not be read by who only looked at it.
+#[test]
+fn a_store_that_was_stopped_can_be_looked_at() {
+    for profile in devices() {
+        let config = Config { checkpoint_log_blocks: Some(8), ..Config::default() };
+        let mut world = PageWorld::new(profile, config, 32, 1);
+        world.stage(0, 3, 4, 5, false);
+        world.commit(0, false);
+        world.settle();
+        world.close().unwrap();
+        world.open(Access::Inspect).unwrap();
+        world.check();
+        world.verify_all();
+    }
 }
