@@ -222,7 +222,7 @@ impl Journal {
                 check: scale.hint_check,
                 holds: costs.iter().all(|(_, gain)| *gain > -scale.hint_cost_max),
                 measured: costs.map(|(hint, gain)| format!("{} {gain:+.2}%", hint.name())).join(", "),
-                why: "Pages come to memory when they are read or merged, and never for the hint alone.",
+                why: "Pages come to memory when they are read, and never for the hint alone.",
             },
         ]
     }
