@@ -5,6 +5,7 @@
 
 use super::baselines::{Costs, Scheme, flash, pool_bytes};
 use super::{OVER_PROVISIONING, QUEUE_DEPTH, Scale, ZIPF, map_memory};
+use crate::experiments::claim::TOLERANCE;
 use crate::experiments::full_drive::FullDrive;
 use crate::experiments::{Axis, Cell, Check, Claim, ExperimentError, Figure, Plot, Series, Table};
 use crate::load_spec::Model;
@@ -203,8 +204,8 @@ impl Journal {
         vec![
             Check {
                 claim: "Where a write loads its entry, and an eviction writes it back, the hint gains what the paper says.",
-                check: "10% or more with DFTL-like eviction, by the model",
-                holds: of_entries >= 10.0,
+                check: "7% or more with DFTL-like eviction, by the model: the paper's 10% to within 30%",
+                holds: of_entries >= 10.0 * (1.0 - TOLERANCE),
                 measured: told,
                 why: "Entries of the journal are changed in order and leave before they are changed again: each costs a read before, \
                       and a read and a program after. A whole page in memory takes a thousand of these changes.",
@@ -221,7 +222,7 @@ impl Journal {
                 check: scale.hint_check,
                 holds: costs.iter().all(|(_, gain)| *gain > -scale.hint_cost_max),
                 measured: costs.map(|(hint, gain)| format!("{} {gain:+.2}%", hint.name())).join(", "),
-                why: "Pages come to memory when they are read or merged, and never for the hint alone.",
+                why: "Pages come to memory when they are read, and never for the hint alone.",
             },
         ]
     }
