@@ -547,6 +547,7 @@ pages! {
     flash_is_served_as_the_guide_says: "docs/guide/open-channel.md" needs [];
     zones_are_served_as_the_guide_says: "docs/guide/zones.md" needs [];
     segments_are_served_as_the_guide_says: "docs/guide/segments.md" needs [];
+    pages_are_kept_as_the_guide_says: "docs/guide/pages.md" needs [];
     table_drives_do_what_the_guide_says: "docs/guide/tables.md" needs [];
     errors_are_those_of_the_guide: "docs/guide/errors.md" needs [];
     a_server_is_logged_as_the_guide_says: "docs/guide/logging.md" needs [NBDINFO, JQ];
