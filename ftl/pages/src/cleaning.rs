@@ -20,6 +20,7 @@ use openftl_core::{BLOCK_BYTES, ChunkId, Frame};
 use openftl_media::Completion;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::reads::ReadId;
+use std::collections::BTreeMap;
 
 impl Pages {
     /// Goes on with cleaning. Returns whether anything was done.
@@ -37,17 +38,41 @@ impl Pages {
         let worth = self.chunk_grains - crate::place::grains_of(self.page_bytes_max) + 1;
         let may = self.chunks.iter().filter(|(chunk, known)| {
             !self.slot_of.contains_key(chunk)
-                && known.held == 0
                 && known.moving == 0
                 && (known.is_weak || (is_short && known.live < worth))
         });
         may.min_by_key(|(_, known)| (!known.is_weak, known.live)).map(|(chunk, _)| *chunk)
     }
 
+    /// Pages in `chunk` of batches that are not committed.
+    fn held_in(&mut self, flash: &Flash, chunk: ChunkId) -> BTreeMap<Place, (u32, u64, u32)> {
+        let mut held = BTreeMap::new();
+        if self.chunks[&chunk].held == 0 {
+            return held;
+        }
+        for (session, state) in self.sessions.all_mut() {
+            for (wsn, batch) in &state.batches {
+                let puts = (0..).zip(&batch.changes).filter_map(|(at, change)| Some((at, change.put?.0)));
+                let here = puts.filter(|(_, place)| place.chunk(flash.format) == chunk);
+                held.extend(here.map(|(at, place)| (place, (session, *wsn, at))));
+            }
+        }
+        held
+    }
+
+    /// The change of a batch, still not committed, that has a page at `place`.
+    fn change_at(&mut self, place: Place) -> Option<(u32, u64, u32)> {
+        let (session, wsn, at) = *self.cleaning.at.as_ref()?.held.get(&place)?;
+        let batch = self.sessions.get_mut(session)?.batches.get(&wsn)?;
+        let change = batch.changes.get(at as usize)?;
+        (change.put.is_some_and(|(other, _)| other == place)).then_some((session, wsn, at))
+    }
+
     fn clean_step(&mut self, flash: &mut Flash) -> bool {
         let Some(victim) = &self.cleaning.at else {
             let Some(chunk) = self.choose_victim(flash) else { return false };
-            self.cleaning.at = Some(Victim { chunk, grain: 0, window: None });
+            let held = self.held_in(flash, chunk);
+            self.cleaning.at = Some(Victim { chunk, held, grain: 0, window: None });
             return true;
         };
         match &victim.window {
@@ -88,8 +113,8 @@ impl Pages {
 
     /// Moves the next page of the window. Returns whether it got on.
     fn take_window(&mut self, flash: &mut Flash) -> bool {
-        let Victim { chunk, grain, window } = self.cleaning.at.as_ref().expect("a chunk is cleaned");
-        let (chunk, grain, window) = (*chunk, *grain, window.as_ref().expect("it was read"));
+        let victim = self.cleaning.at.as_ref().expect("a chunk is cleaned");
+        let (chunk, grain, window) = (victim.chunk, victim.grain, victim.window.as_ref().expect("it was read"));
         let (first, end) = (window.first, window.first + window.frames.len() as u32);
         let block = grain / GRAINS_PER_BLOCK;
         if block >= end {
@@ -125,7 +150,9 @@ impl Pages {
         let blocks = place.blocks(flash.format);
         let behind = grain + place.grains();
         let behind = if behind.div_ceil(GRAINS_PER_BLOCK) > block + 1 { next_head(block + 1) } else { behind };
-        let is_live = self.index.get(header.lpid) == Some(place);
+        let of_map = self.index.get(header.lpid) == Some(place);
+        let is_held = victim.held.contains_key(&place);
+        let is_live = of_map || is_held;
         if is_live && blocks.end > end && block > first {
             // All of it in one window.
             self.leave_window(flash);
@@ -143,24 +170,45 @@ impl Pages {
             let begin = within + HEADER_BYTES;
             let page = bytes.get(begin..begin + header.bytes as usize).filter(|_| !is_lost);
             let page = page.filter(|page| crc32c(page) == header.crc);
+            let change = if is_held { self.change_at(place) } else { None };
+            let owner = change.map_or(Owner::Moves(place), |(session, wsn, at)| Owner::Staged(session, wsn, at));
+            let is_needed = of_map || change.is_some();
             let moved = match page {
-                Some(page) => self.put(flash, header, &[page], Owner::Moves(place), true).map(Some),
-                None => Some(None),
+                Some(page) if is_needed => self.put(flash, header, &[page], owner, true).map(Some),
+                _ => Some(None),
             };
             self.scratch = bytes;
-            match moved {
-                None => return false,
-                Some(Some(to)) => {
-                    self.set(header.lpid, Some(to));
-                    self.chunks.get_mut(&chunk).expect("the victim is known").moving += 1;
-                    self.statistics.moved_bytes += u64::from(place.grains()) * GRAIN_BYTES as u64;
-                    self.kill(flash, place);
-                }
-                Some(None) => self.lose(flash, header.lpid, place),
+            match (moved, change) {
+                (None, _) => return false,
+                (_, None) if !is_needed => {}
+                (Some(Some(to)), Some(change)) => self.move_change(flash, change, place, to),
+                // The batch can be committed, and the page is an error then.
+                (Some(None), Some(change)) => self.move_change(flash, change, place, Place::LOST),
+                (Some(to), None) => self.move_page(flash, header.lpid, place, to),
             }
         }
         self.cleaning.at.as_mut().expect("a chunk is cleaned").grain = behind;
         true
+    }
+
+    /// A page of the map has moved, or is lost.
+    fn move_page(&mut self, flash: &mut Flash, lpid: u64, from: Place, to: Option<Place>) {
+        let Some(to) = to else { return self.lose(flash, lpid, from) };
+        self.set(lpid, Some(to));
+        self.chunks.get_mut(&from.chunk(flash.format)).expect("the victim is known").moving += 1;
+        self.statistics.moved_bytes += u64::from(from.grains()) * GRAIN_BYTES as u64;
+        self.kill(flash, from);
+    }
+
+    /// A page of a batch that is not committed has moved.
+    fn move_change(&mut self, flash: &mut Flash, (session, wsn, at): (u32, u64, u32), from: Place, to: Place) {
+        let state = self.sessions.get_mut(session).expect("it was just looked at");
+        let change = &mut state.batches.get_mut(&wsn).expect("it was just looked at").changes[at as usize];
+        change.put.as_mut().expect("it is put").0 = to;
+        change.is_in_flight = to != Place::LOST;
+        self.hold(flash, from, to);
+        self.statistics.moved_bytes += u64::from(from.grains()) * GRAIN_BYTES as u64;
+        self.kill(flash, from);
     }
 
     fn leave_window(&mut self, flash: &mut Flash) {

@@ -233,7 +233,7 @@ impl PageFtl {
         let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
         pages.staged -= batch.changes.len();
         for Staged { put, .. } in batch.changes {
-            let Some((place, _)) = put else { continue };
+            let Some((place, _)) = put.filter(|(place, _)| *place != Place::LOST) else { continue };
             let chunk = place.chunk(flash.format);
             let open = pages.slot_of.get(&chunk).and_then(|slot| pages.open[*slot].as_mut());
             if let Some(page) = open.and_then(|open| open.page_at(place)) {
@@ -358,7 +358,7 @@ impl PageFtl {
         let mut killed = Vec::new();
         for (at, Staged { lpid, put, is_in_flight, .. }) in (0..).zip(batch.changes) {
             let place = put.map(|(place, _)| place);
-            if let Some(place) = place {
+            if let Some(place) = place.filter(|place| *place != Place::LOST) {
                 let chunk = place.chunk(flash.format);
                 pages.chunks.get_mut(&chunk).expect("a chunk with a page is known").held -= place.grains();
                 if is_in_flight {
@@ -367,10 +367,9 @@ impl PageFtl {
                     page.owner = Owner::Queued(number, at);
                     in_flight += 1;
                 }
-                pages.statistics.pages_put += 1;
-            } else {
-                pages.statistics.pages_deleted += 1;
             }
+            pages.statistics.pages_put += u64::from(place.is_some());
+            pages.statistics.pages_deleted += u64::from(place.is_none());
             killed.extend(pages.set(lpid, place));
             changes.push(Queued { lpid, place, is_in_flight });
         }

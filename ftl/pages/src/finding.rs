@@ -192,6 +192,9 @@ fn take_record(ftl: &BlockFtl, pages: &mut Pages, replayed: &mut Replayed, recor
 }
 
 fn expect_place(flash: &Flash, lpid: u64, place: Place) -> Result<(), OpenError> {
+    if place == Place::LOST {
+        return Ok(());
+    }
     let is_there = flash.geometry.has_chunk(place.chunk(flash.format))
         && place.blocks(flash.format).end <= flash.geometry.blocks_per_chunk;
     is_there.then_some(()).ok_or_else(|| lost(format!("page {lpid} is said to be where the device has no blocks")))

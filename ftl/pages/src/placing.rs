@@ -481,8 +481,10 @@ impl Pages {
     }
 
     /// A page of a batch that is not committed is at `to` instead of `from`.
-    fn hold(&mut self, flash: &Flash, from: Place, to: Place) {
+    pub(crate) fn hold(&mut self, flash: &Flash, from: Place, to: Place) {
         self.chunks.entry(from.chunk(flash.format)).or_default().held -= from.grains();
-        self.chunks.entry(to.chunk(flash.format)).or_default().held += to.grains();
+        if to != Place::LOST {
+            self.chunks.entry(to.chunk(flash.format)).or_default().held += to.grains();
+        }
     }
 }

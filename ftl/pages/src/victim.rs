@@ -1,6 +1,8 @@
 //! Which chunk is cleaned next, and how far the one is that is being cleaned.
 
+use crate::place::Place;
 use openftl_core::{ChunkId, Frame};
+use std::collections::BTreeMap;
 
 /// What is read of a victim at a time.
 pub(crate) struct Window {
@@ -17,6 +19,8 @@ pub(crate) struct Window {
 /// A chunk that is being cleaned.
 pub(crate) struct Victim {
     pub chunk: ChunkId,
+    /// Pages of batches that were not committed when it was chosen: session, number, index of the change.
+    pub held: BTreeMap<Place, (u32, u64, u32)>,
     /// The grain from which on it is to be looked at.
     pub grain: u32,
     pub window: Option<Window>,

@@ -64,3 +64,32 @@ fn a_store_that_was_stopped_can_be_looked_at() {
         world.verify_all();
     }
 }
+
+#[test]
+fn a_batch_that_is_staged_for_long_keeps_nobody_from_room() {
+    let mut world = world(20);
+    let capacity = world.ftl().capacity_bytes();
+    let mut staged = 0;
+    for round in 0..1500_u64 {
+        // A page of the long batch beside each few that die.
+        if world.ftl().used_bytes() < capacity / 2 && world.stage(0, staged, 1, 4 + staged, false) {
+            staged += 1;
+        }
+        world.stage(1, round, 3, 4, false);
+        world.commit(1, false);
+        if round % 7 == 0 {
+            world.settle();
+        }
+        if round % 100 == 99 {
+            world.stage(1, round, 60, 0, true);
+            world.commit(1, false);
+        }
+    }
+    let cleaned = world.ftl().statistics().1.chunks_cleaned;
+    assert!(cleaned > 20 && staged > 20, "{cleaned} cleaned, {staged} staged");
+    world.commit(0, true);
+    world.settle();
+    world.verify_all();
+    world.clean_restart();
+    world.check();
+}
