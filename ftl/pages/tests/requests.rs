@@ -2,6 +2,9 @@
 
 use crate::crash_points::devices;
 use crate::world::PageWorld;
+use openftl_core::{Clock, Time};
+use openftl_pages::{Change, PageFacts, Session, SessionId, StoreError, StoreRequest, StoreTarget, WINDOW};
+use openftl_parts::target::{Durability, Target};
 use openftl_parts::{Access, Config};
 use openftl_sim::played::Played;
 
@@ -92,4 +95,182 @@ fn a_batch_that_is_staged_for_long_keeps_nobody_from_room() {
     world.verify_all();
     world.clean_restart();
     world.check();
+}
+
+/// Begins a request, and waits for its end.
+fn ask(world: &mut PageWorld, request: StoreRequest<'_>) -> Result<Option<PageFacts>, StoreError> {
+    let tag = world.next_tag();
+    let now = world.clock.now();
+    world.ftl().submit(now, tag, request)?;
+    let mut done = Vec::new();
+    loop {
+        let now = world.clock.now();
+        world.ftl().poll(now, &mut done);
+        if let Some(done) = done.iter().find(|done| done.tag == tag) {
+            return done.result;
+        }
+        let due = world.ftl().next_due().expect("something is due");
+        world.clock.wait_until(due);
+    }
+}
+
+fn commit(world: &mut PageWorld, session: Session, wsn: u64) -> Result<Option<PageFacts>, StoreError> {
+    ask(world, StoreRequest::Commit { session, wsn, durability: Durability::Durable })
+}
+
+fn put(world: &mut PageWorld, session: Session, wsn: u64, lpid: u64, bytes: &[u8]) -> Result<(), StoreError> {
+    world.ftl().stage(Time::ZERO, session, wsn, lpid, Change::Put(&[bytes]), None)
+}
+
+fn read(world: &mut PageWorld, lpid: u64) -> Result<Vec<u8>, StoreError> {
+    let frames = world.frames(16);
+    let facts = ask(world, StoreRequest::Read { lpid, offset: 0, frames: &frames });
+    let bytes: Vec<u8> = frames.iter().flat_map(|frame| *world.ftl().frames().bytes(*frame)).collect();
+    frames.into_iter().for_each(|frame| world.ftl().frames_mut().release(frame));
+    facts.map(|facts| bytes[..facts.unwrap().bytes as usize].to_vec())
+}
+
+#[test]
+fn a_batch_is_repeated_without_effect_and_another_one_with_its_number_is_refused() {
+    let mut world = world(32);
+    let session = world.sessions[0];
+    for wsn in 1..=3 {
+        put(&mut world, session, wsn, 7, &[wsn as u8; 100]).unwrap();
+        commit(&mut world, session, wsn).unwrap();
+    }
+    // After a lost reply, with its changes or without.
+    put(&mut world, session, 2, 7, &[2; 100]).unwrap();
+    assert_eq!(commit(&mut world, session, 2), Ok(None));
+    assert_eq!(commit(&mut world, session, 3), Ok(None));
+    put(&mut world, session, 2, 7, &[9; 100]).unwrap();
+    assert_eq!(commit(&mut world, session, 2), Err(StoreError::Repeated { wsn: 2 }));
+    assert_eq!(read(&mut world, 7).unwrap(), [3; 100]);
+    assert_eq!(commit(&mut world, session, 0), Err(StoreError::Late { wsn: 0, last: 3 }));
+    let used = world.ftl().used_bytes();
+    world.ftl().close_session(Time::ZERO, session, false).unwrap();
+    assert_eq!((world.ftl().used_bytes(), used), (192, 192), "what was staged again takes no room");
+}
+
+#[test]
+fn a_batch_waits_for_those_before_it_and_is_refused_if_it_is_too_far_ahead() {
+    let mut world = world(32);
+    let session = world.sessions[0];
+    let early = WINDOW + 1;
+    assert_eq!(put(&mut world, session, early, 1, b"x"), Err(StoreError::Early { wsn: early, last: 0 }));
+    for wsn in (1..=WINDOW).rev() {
+        put(&mut world, session, wsn, 1, &[wsn as u8]).unwrap();
+        let (now, tag) = (world.clock.now(), 100 + wsn);
+        let request = StoreRequest::Commit { session, wsn, durability: Durability::Volatile };
+        world.ftl().submit(now, tag, request).unwrap();
+        let mut done = Vec::new();
+        world.ftl().poll(now, &mut done);
+        let ended: Vec<u64> = done.iter().map(|done| done.tag - 100).collect();
+        let expected: Vec<u64> = if wsn == 1 { (1..=WINDOW).collect() } else { Vec::new() };
+        assert_eq!(ended, expected, "in order, once the first is there");
+        assert_eq!(put(&mut world, session, wsn, 1, b"x").is_err(), wsn > 1, "a batch that waits takes no more");
+    }
+    assert_eq!(read(&mut world, 1).unwrap(), [WINDOW as u8]);
+}
+
+#[test]
+fn a_condition_that_does_not_hold_fails_the_whole_batch() {
+    let mut world = world(32);
+    let session = world.sessions[0];
+    let stage = |world: &mut PageWorld, wsn, lpid, bytes: &[u8], version| {
+        world.ftl().stage(Time::ZERO, session, wsn, lpid, Change::Put(&[bytes]), Some(version)).unwrap();
+    };
+    stage(&mut world, 1, 5, b"new", 0);
+    commit(&mut world, session, 1).unwrap();
+    stage(&mut world, 2, 6, b"beside", 0);
+    stage(&mut world, 2, 5, b"again", 0);
+    assert_eq!(commit(&mut world, session, 2), Err(StoreError::Condition { lpid: 5 }));
+    assert_eq!(read(&mut world, 6), Err(StoreError::NoPage { lpid: 6 }));
+    let version = ask(&mut world, StoreRequest::Stat { lpid: 5 }).unwrap().unwrap().version;
+    // Also where its header has to be read on media.
+    world.clean_restart_alone();
+    let (session, last) = world.ftl().open_session(SessionId([1; 16])).unwrap();
+    assert_eq!(last, 1);
+    world.ftl().stage(Time::ZERO, session, 2, 5, Change::Put(&[b"again"]), Some(version + 1)).unwrap();
+    assert_eq!(commit(&mut world, session, 2), Err(StoreError::Condition { lpid: 5 }));
+    world.ftl().stage(Time::ZERO, session, 2, 5, Change::Put(&[b"again"]), Some(version)).unwrap();
+    commit(&mut world, session, 2).unwrap();
+    assert_eq!(read(&mut world, 5).unwrap(), b"again");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_field_and_changes_nothing() {
+    let mut world = world(32);
+    let (session, most) = (world.sessions[0], world.ftl().page_bytes_max());
+    let long = vec![1; most as usize + 1];
+    assert_eq!(put(&mut world, session, 1, 9, b""), Err(StoreError::Length { lpid: 9, bytes: 0, most }));
+    let bytes = u64::from(most) + 1;
+    assert_eq!(put(&mut world, session, 1, 9, &long), Err(StoreError::Length { lpid: 9, bytes, most }));
+    assert_eq!(world.ftl().open_session(SessionId([1; 16])), Err(StoreError::SessionOpen));
+    let nobody = Session(77);
+    assert_eq!(put(&mut world, nobody, 1, 9, b"x"), Err(StoreError::NoSession { session: 77 }));
+    assert_eq!(commit(&mut world, nobody, 1), Err(StoreError::NoSession { session: 77 }));
+    assert_eq!(read(&mut world, 9), Err(StoreError::NoPage { lpid: 9 }));
+    // A page that is not there can be deleted.
+    world.ftl().stage(Time::ZERO, session, 1, 9, Change::Delete, None).unwrap();
+    put(&mut world, session, 1, 10, b"ten").unwrap();
+    commit(&mut world, session, 1).unwrap();
+    let frames = world.frames(1);
+    let read = ask(&mut world, StoreRequest::Read { lpid: 10, offset: 3, frames: &frames });
+    assert_eq!(read, Err(StoreError::Offset { lpid: 10, bytes: 3, offset: 3 }));
+    assert_eq!(world.ftl().list(0, 10), [(10, 3)]);
+}
+
+#[test]
+fn a_full_store_refuses_what_is_new_and_takes_what_is_shorter_and_deletions() {
+    let mut world = world(20);
+    let session = world.sessions[0];
+    let (mut wsn, mut lpid) = (1, 0);
+    let refused = loop {
+        match put(&mut world, session, wsn, lpid, &[1; 4000]) {
+            Ok(()) => lpid += 1,
+            Err(StoreError::Busy) => _ = ask(&mut world, StoreRequest::Sync),
+            Err(error) => break error,
+        }
+        if lpid % 8 == 7 && commit(&mut world, session, wsn).is_ok() {
+            wsn += 1;
+        }
+    };
+    assert!(matches!(refused, StoreError::NoSpace { needed: 4032, free, .. } if free < 4032), "{refused}");
+    commit(&mut world, session, wsn).unwrap();
+    for round in 0..lpid {
+        wsn += 1;
+        while put(&mut world, session, wsn, round, &[2; 3900]) == Err(StoreError::Busy) {
+            ask(&mut world, StoreRequest::Sync).unwrap();
+        }
+        commit(&mut world, session, wsn).unwrap();
+    }
+    wsn += 1;
+    (0..10).for_each(|lpid| world.ftl().stage(Time::ZERO, session, wsn, lpid, Change::Delete, None).unwrap());
+    commit(&mut world, session, wsn).unwrap();
+    put(&mut world, session, wsn + 1, u64::MAX, &[3; 4000]).unwrap();
+    commit(&mut world, session, wsn + 1).unwrap();
+    assert_eq!(read(&mut world, u64::MAX).unwrap(), [3; 4000]);
+    assert_eq!(read(&mut world, 11).unwrap(), [2; 3900]);
+}
+
+#[test]
+fn a_session_that_is_closed_leaves_nothing_and_a_forgotten_one_begins_anew() {
+    let mut world = world(32);
+    let session = world.sessions[0];
+    put(&mut world, session, 2, 1, &[1; 5000]).unwrap();
+    let now = world.clock.now();
+    world.ftl().submit(now, 500, StoreRequest::Commit { session, wsn: 2, durability: Durability::Durable }).unwrap();
+    world.ftl().close_session(now, session, false).unwrap();
+    let mut done = Vec::new();
+    world.ftl().poll(now, &mut done);
+    assert_eq!(done[0].result, Err(StoreError::Aborted));
+    assert_eq!(world.ftl().used_bytes(), 0);
+    let (session, last) = world.ftl().open_session(SessionId([1; 16])).unwrap();
+    assert_eq!(last, 0);
+    put(&mut world, session, 1, 1, b"x").unwrap();
+    commit(&mut world, session, 1).unwrap();
+    world.ftl().close_session(now, session, true).unwrap();
+    assert_eq!(world.ftl().open_session(SessionId([1; 16])).unwrap().1, 0);
+    world.clean_restart_alone();
+    assert_eq!(world.ftl().open_session(SessionId([1; 16])).unwrap().1, 0);
 }

@@ -256,6 +256,13 @@ impl PageWorld {
         assert!(is_read_only && self.is_worn_out(), "{error}: {}", self.ftl().describe());
     }
 
+    /// Closes the drive and opens it again, with no session open.
+    pub fn clean_restart_alone(&mut self) {
+        self.close().unwrap();
+        self.sessions.clear();
+        self.open(Access::ReadWrite).unwrap();
+    }
+
     /// A drive after a power cut recovers, works and is closed.
     pub fn prove(&mut self) {
         self.recover().unwrap_or_else(|contradiction| panic!("{contradiction}"));
