@@ -21,6 +21,7 @@
 //! | `files_wire` | what a process says to the server of a table drive, and the server to it | the same |
 //! | `log_block` | a block of the log | the same records again |
 //! | `flash` | all metadata of a drive: superblocks, log, checkpoints | it opens, or says why not; what opens works |
+//! | `store_of_pages` | what a store of pages keeps beside its pages, and their headers | what is accepted is written the same way |
 //! | `map_pages` | the same of a drive whose map is on media, map pages among them | the same |
 //!
 //! Where a checksum would keep a fuzzer out, the target computes it. `cargo xtask fuzz` runs them under libFuzzer; each
@@ -52,6 +53,7 @@ mod out_of_band;
 mod profile;
 mod server;
 mod store_file;
+mod store_of_pages;
 mod superblock;
 mod traces;
 
@@ -64,7 +66,7 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "catalog", run: catalog::run },
     Target { name: "control", run: control::run },
     Target { name: "drive_description", run: drive_description::run },
@@ -82,6 +84,7 @@ pub const TARGETS: [Target; 19] = [
     Target { name: "profile", run: profile::run },
     Target { name: "server", run: server::run },
     Target { name: "store_file", run: store_file::run },
+    Target { name: "store_of_pages", run: store_of_pages::run },
     Target { name: "superblock", run: superblock::run },
     Target { name: "traces", run: traces::run },
 ];

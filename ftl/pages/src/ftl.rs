@@ -1,5 +1,6 @@
 //! The store of pages as one of many drives.
 
+use crate::checkpointing::Checkpoint;
 use crate::drive::PageFtl;
 use crate::finding;
 use crate::pages::Pages;
@@ -107,15 +108,22 @@ impl<M: Media> Ftl for PageFtl<M> {
 }
 
 impl PageFtl {
-    /// Makes a checkpoint, and waits for it.
+    /// Makes a checkpoint of all that is committed, and waits for it. One that is under way may have begun before the last commit.
     fn checkpoint_now(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
         let mut done = Vec::new();
-        self.begin_checkpoint();
-        self.poll(clock.now(), &mut done);
-        while !matches!(self.checkpoint, crate::checkpointing::Checkpoint::Idle) && self.expect_writable().is_ok() {
-            let due = self.ftl.next_due().ok_or(OpenError::Stopped)?;
-            clock.wait_until(due);
+        let mut has_begun = false;
+        while self.expect_writable().is_ok() {
+            if matches!(self.checkpoint, Checkpoint::Idle) {
+                if has_begun {
+                    break;
+                }
+                self.begin_checkpoint();
+                has_begun = true;
+            }
             self.poll(clock.now(), &mut done);
+            if !matches!(self.checkpoint, Checkpoint::Idle) {
+                clock.wait_until(self.ftl.next_due().ok_or(OpenError::Stopped)?);
+            }
         }
         self.done.append(&mut done);
         Ok(())

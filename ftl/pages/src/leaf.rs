@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 0-3 | `OXPM` |
 //! | 4-5 | version 1 |
-//! | 6 | 1: places of all pages from the first on, [`Place::NONE_BITS`] where there is none; 2: numbers, then places |
+//! | 6 | 1: places of all pages from the first on, all ones where there is none; 2: numbers, then places |
 //! | 7 | 0 |
 //! | 8-15 | number of the first page; nothing before it is in this leaf |
 //! | 16-19 | how many |

@@ -13,7 +13,7 @@
 //!
 //! | kind of record | fields |
 //! |---|---|
-//! | 1, changes | session (16 bytes), write sequence number (8), digest (4), whether the batch ends with it (1), how many (4); each: page number (8), place (8) or [`Place::NONE_BITS`] for a deletion, or [`CARRIED`], version (8), length (4) and the bytes |
+//! | 1, changes | session (16 bytes), write sequence number (8), digest (4), whether the batch ends with it (1), how many (4); each: page number (8), place (8) or all ones for a deletion, or [`CARRIED`], version (8), length (4) and the bytes |
 //! | 2, a page has moved | page number, place before, place now (8 each) |
 //! | 3, a page is lost | page number, place (8 each) |
 //! | 4, a session is forgotten | session (16) |

@@ -231,7 +231,7 @@ impl TenantNote {
     pub const FAMILY_BITS: u32 = 2;
 
     /// The kind of a store of pages. Its family is that of tables; what knows tables alone sees that it is none.
-    pub const PAGES: u8 = 1 << TenantNote::FAMILY_BITS;
+    pub const PAGES: u8 = 2 << TenantNote::FAMILY_BITS;
 
     /// Which tenant it is, whatever else its kind says.
     #[must_use]
@@ -243,6 +243,6 @@ impl TenantNote {
     /// drive needs can be read without.
     #[must_use]
     pub fn goes_on_in_order(self) -> bool {
-        self.family() != 0
+        self.kind != 0 && self.kind != TenantNote::PAGES
     }
 }

@@ -1,0 +1,45 @@
+//! What a store of pages keeps in its area: leaves of the map, the anchor, groups of the ring, headers of pages.
+
+use openftl_core::BLOCK_BYTES;
+use openftl_pages::layout::Anchor;
+use openftl_pages::leaf::Leaf;
+use openftl_pages::place::{HEADER_BYTES, Header, Place};
+use openftl_pages::record::{GROUP_HEAD_BYTES, read_group_head, read_records};
+use openftl_pages::session::Sessions;
+
+/// Blocks that have sessions.
+const BLOCKS: u32 = 2;
+
+pub fn run(bytes: &[u8]) {
+    let mut block = [0; BLOCK_BYTES];
+    let count = bytes.len().min(BLOCK_BYTES);
+    block[..count].copy_from_slice(&bytes[..count]);
+    if let Some(header) = Header::read(bytes) {
+        assert_eq!(header.to_bytes(), bytes[..HEADER_BYTES], "a header is written as it was read");
+    }
+    if let Some(anchor) = Anchor::read(&block) {
+        let mut again = [0; BLOCK_BYTES];
+        anchor.write(&mut again);
+        assert_eq!(Anchor::read(&again), Some(anchor), "an anchor that is written is read back");
+    }
+    if let Some(mut leaf) = Leaf::read(&block) {
+        let pages: Vec<(u64, Place)> = leaf.pages_from(0).collect();
+        assert_eq!(pages.len(), leaf.pages(), "pages are counted");
+        let mut again = [0; BLOCK_BYTES];
+        leaf.write(&mut again);
+        let read = Leaf::read(&again).expect("a leaf that is written is read back");
+        assert!(read.pages_from(0).eq(pages.iter().copied()), "with its pages");
+        for (lpid, place) in &pages {
+            assert_eq!(leaf.get(*lpid), Some(*place));
+            assert_eq!(leaf.set(*lpid, None).expect("what is taken away needs no room"), Some(*place));
+        }
+        assert_eq!(leaf.pages(), 0);
+    }
+    // Sessions are what they are, whatever a block has.
+    let mut sessions = Sessions::new(BLOCKS);
+    sessions.read(1, &block);
+    if let Some(count) = block.len().checked_sub(GROUP_HEAD_BYTES) {
+        _ = read_group_head(&block, 0).map(|bytes| bytes.min(count));
+    }
+    _ = read_records(bytes);
+}
