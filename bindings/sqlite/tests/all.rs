@@ -2,6 +2,9 @@
 //!
 //! Where a program is missing, the tests that need it are left out, and say so.
 
-mod world;
-
 mod basics;
+mod figures;
+mod killed;
+mod random;
+mod refused;
+mod world;
