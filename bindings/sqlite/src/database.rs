@@ -243,7 +243,8 @@ impl Database {
             let is_kept = self.is_rolled_back && page <= self.kept && self.committed_page(store, page)? == bytes;
             if !is_kept {
                 // A page that was freed and overwritten with zeroes takes no room.
-                let stored = if bytes.iter().any(|byte| *byte != 0) { encode(&bytes, self.compression) } else { vec![] };
+                let stored =
+                    if bytes.iter().any(|byte| *byte != 0) { encode(&bytes, self.compression) } else { vec![] };
                 let change = if stored.is_empty() { Change::Delete } else { Change::Put(&[&stored]) };
                 store.stage(lpid(number, page), change)?;
                 staging.is_any = true;

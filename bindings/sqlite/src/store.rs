@@ -11,6 +11,7 @@ use openftl_drive::page_store::PageStore;
 use openftl_media::EmulatedDevice;
 use openftl_pages::{Change, Session, SessionId, StoreError, StoreTarget};
 use openftl_parts::Durability;
+use openftl_parts::words::Purpose;
 use std::fmt::Write;
 
 const SESSION: SessionId = SessionId(*b"openftl-sqlite\0\0");
@@ -120,7 +121,7 @@ impl Store {
     pub fn statistics(&self) -> String {
         let drive = self.pages.drive();
         let (blocks, pages) = drive.statistics();
-        let nand: u64 = blocks.programmed.iter().sum();
+        let nand = |purpose: Purpose| blocks.programmed[purpose as usize] * BLOCK_BYTES as u64;
         let figures = [
             ("pages_put", pages.pages_put),
             ("pages_deleted", pages.pages_deleted),
@@ -132,7 +133,12 @@ impl Store {
             ("carried_bytes", pages.carried_bytes),
             ("batches_committed", pages.batches_committed),
             ("batches_aborted", pages.batches_aborted),
-            ("nand_bytes", nand * BLOCK_BYTES as u64),
+            ("nand_bytes", blocks.programmed.iter().sum::<u64>() * BLOCK_BYTES as u64),
+            ("nand_page_bytes", nand(Purpose::Tenant)),
+            ("nand_area_bytes", nand(Purpose::Data)),
+            ("nand_relocation_bytes", nand(Purpose::Relocation)),
+            ("nand_log_bytes", nand(Purpose::Log) + nand(Purpose::Checkpoint)),
+            ("nand_padding_bytes", nand(Purpose::Padding)),
             ("used_bytes", drive.used_bytes()),
             ("capacity_bytes", drive.capacity_bytes()),
         ];

@@ -43,7 +43,7 @@ fn small_transactions_put_no_journal_bytes() {
         let of = |name: &str| figure(lines[1], name) - figure(lines[0], name);
         println!(
             "compress={compress}: database of {pages} pages; {} batches, {} pages, {:.2} MB put, {:.2} MB of headers and grains, {:.2} MB to \
-             the ring, {:.2} MB padding, {:.2} MB on NAND; {seconds:.2} s with opening and closing",
+             the ring, {:.2} MB padding, {:.2} MB on NAND (pages {:.2}, ring and map {:.2}, relocation {:.2}, log {:.2}, padding {:.2}); {seconds:.2} s with opening and closing",
             of("batches_committed"),
             of("pages_put"),
             of("bytes_put") as f64 / 1e6,
@@ -51,6 +51,11 @@ fn small_transactions_put_no_journal_bytes() {
             of("ring_bytes") as f64 / 1e6,
             of("padded_bytes") as f64 / 1e6,
             of("nand_bytes") as f64 / 1e6,
+            of("nand_page_bytes") as f64 / 1e6,
+            of("nand_area_bytes") as f64 / 1e6,
+            of("nand_relocation_bytes") as f64 / 1e6,
+            of("nand_log_bytes") as f64 / 1e6,
+            of("nand_padding_bytes") as f64 / 1e6,
         );
         assert_eq!((of("batches_committed"), lines[2]), (TRANSACTIONS, "ok"));
         put.push(of("bytes_put"));
