@@ -134,10 +134,11 @@ impl Volume {
         self.journals.contains_key(name)
     }
 
-    /// A journal is read: its database is being rolled back.
+    /// A journal is read: its database is being rolled back, if a connection may write it. SQLite also looks at the journal of a database that nobody
+    /// writes, to see whether it needs to be rolled back.
     pub fn journal_is_read(&mut self, name: &str) {
         if let Some(database) = name.strip_suffix(JOURNAL).and_then(|name| self.open.get_mut(name)) {
-            database.is_rolled_back = true;
+            database.is_rolled_back |= database.locks.is_reserved();
         }
     }
 
