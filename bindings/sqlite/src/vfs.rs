@@ -188,7 +188,7 @@ unsafe extern "C" fn full_pathname(_vfs: *mut Vfs, name: *const c_char, bytes: c
         }
         let full = registry::full_path(path, store)?;
         if full.len() >= bytes as usize {
-            return Err(Trouble::new(ffi::CANTOPEN, format!("the path {full} is longer than {} bytes", bytes - 1)));
+            return Err(Trouble::new(ffi::CANTOPEN, format!("a path is longer than {} bytes: {full}", bytes - 1)));
         }
         // SAFETY: there is room for so many bytes, and the text with its end is not longer.
         unsafe {

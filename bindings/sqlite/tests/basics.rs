@@ -102,6 +102,31 @@ fn backups_and_attached_databases_agree() {
 }
 
 #[test]
+fn stores_with_databases_of_one_name_are_used_side_by_side() {
+    if !runs_here(SQLITE) {
+        return;
+    }
+    let (one, two) = (Drive::new("64MiB"), Drive::new("64MiB"));
+    let made = one.sql("data.db", &format!("{ROWS}{CHECK}"));
+    let attach = format!("ATTACH '{}' AS two;", two.uri("data.db"));
+    let copy = "CREATE TABLE two.rows AS SELECT * FROM main.rows;
+        BEGIN; DELETE FROM main.rows WHERE id<=10; DELETE FROM two.rows WHERE id<=20; COMMIT;
+        BEGIN; DELETE FROM main.rows; DELETE FROM two.rows; ROLLBACK;";
+    let count = "SELECT (SELECT count(*) FROM main.rows), (SELECT count(*) FROM two.rows); PRAGMA integrity_check;";
+    assert_eq!(one.sql("data.db", &format!("{attach}{copy}{count}")), "1990|1980\nok");
+    assert_eq!(one.sql("data.db", &format!("{attach}{count}")), "1990|1980\nok");
+    let found = two.sql("data.db", CHECK);
+    assert!(found.starts_with("ok\n1980|") && found != made, "{found}");
+    // A database that SQLite makes by itself, in the only store that is open.
+    two.sql("data.db", "VACUUM INTO 'packed.db';");
+    assert_eq!(two.sql("packed.db", CHECK), found);
+    let long = "n".repeat(2000);
+    let output = two.output(&long, "", "SELECT 1;");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("is longer than") && errors.contains("unable to open"), "{errors}");
+}
+
+#[test]
 fn names_lead_to_stores_in_several_ways() {
     if !runs_here(SQLITE) {
         return;
