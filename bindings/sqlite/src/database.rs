@@ -272,18 +272,17 @@ impl Database {
     }
 
     /// What was staged is committed, as file `number`.
-    pub fn committed(&mut self, number: u32) -> Result<(), Trouble> {
+    pub fn committed(&mut self, number: u32) {
         if let Some(slot) = self.staged.get(&1) {
             let mut first = vec![0; self.current.page_bytes as usize];
-            self.scratch.read(&mut first, *slot)?;
-            self.first = Some(first);
+            // It can be read from the store as well.
+            self.first = self.scratch.read(&mut first, *slot).ok().map(|_| first);
         } else if self.kept == 0 {
             self.first = None;
         }
         self.number = Some(number);
         self.committed = self.current;
         self.discard();
-        Ok(())
     }
 
     /// The transaction under way is given up.

@@ -16,6 +16,7 @@ use crate::format::{lpid, read_directory, read_head, write_directory};
 use crate::scratch::Scratch;
 use crate::store::Store;
 use crate::trouble::Trouble;
+use crate::vfs;
 use openftl_pages::Change;
 use openftl_parts::Durability;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -210,11 +211,14 @@ impl Volume {
         }
         for (name, number, staging) in staged {
             match self.database(&name) {
-                database if staging.is_any => database.committed(number)?,
+                database if staging.is_any => database.committed(number),
                 database => database.discard(),
             }
-            if let Some(first) = staging.sweep_from {
-                self.store.sweep(number, first)?;
+            if let Some(first) = staging.sweep_from
+                && let Err(trouble) = self.store.sweep(number, first)
+            {
+                // The transaction is committed. What is left of it is deleted when the store is opened.
+                vfs::log(trouble.code, &trouble.message);
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 //! Where a program is missing, the tests that need it are left out, and say so.
 
 mod basics;
+mod cleaned;
 mod figures;
 mod killed;
 mod random;
