@@ -1,0 +1,185 @@
+//! The stores that this process has open: each once, however many connections use it.
+//!
+//! SQLite knows a database by one path. Here that is the path of the store, a slash, and the name in the store; so journals are found in the
+//! same store as their database, and two stores may have databases of the same name.
+
+use crate::ffi;
+use crate::store::Store;
+use crate::trouble::Trouble;
+use crate::volume::Volume;
+use openftl_drive::failure::Failure;
+use openftl_drive::page_drive::{PageDrive, open_stored};
+use openftl_parts::Access;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// How the file of a drive begins.
+const DRIVE: &[u8; 8] = b"OFTLNAND";
+/// The environment variable that names the store if nothing else does.
+pub const STORE_VARIABLE: &str = "OPENFTL_STORE";
+
+/// A store that connections share.
+pub type Shared = Arc<Mutex<Volume>>;
+
+#[derive(Default)]
+struct Registry {
+    /// Stores that were named, by the file that the flash is kept in, and the description that named it.
+    named: BTreeMap<String, Option<PageDrive>>,
+    open: BTreeMap<String, Shared>,
+}
+
+static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
+
+fn broken() -> Trouble {
+    Trouble::new(ffi::IOERR, "a bug in libopenftl_sqlite has left the store in an unknown state: end the program")
+}
+
+fn registry() -> Result<MutexGuard<'static, Option<Registry>>, Trouble> {
+    REGISTRY.lock().map_err(|_| broken())
+}
+
+/// Waits for a store.
+pub fn lock(shared: &Shared) -> Result<MutexGuard<'_, Volume>, Trouble> {
+    shared.lock().map_err(|_| broken())
+}
+
+/// Finds the file of a store that is named by that file or by a drive description.
+fn find(store: &Path) -> Result<(String, Option<PageDrive>), Trouble> {
+    let failed = |path: &Path, error: std::io::Error| {
+        Trouble::new(ffi::CANTOPEN, format!("the store {} cannot be opened: {error}", path.display()))
+    };
+    let mut start = [0; DRIVE.len()];
+    let mut file = std::fs::File::open(store).map_err(|error| failed(store, error))?;
+    let is_drive = file.read_exact(&mut start).is_ok() && start == *DRIVE;
+    let (disk, described) = if is_drive {
+        (store.to_owned(), None)
+    } else {
+        let drive = PageDrive::read(store).map_err(|failure| Trouble::opening(&failure))?;
+        let Some(disk) = drive.disk().map(Path::to_owned) else {
+            let failure = Failure::bad_input(format_args!("{}: its flash is in memory", store.display()));
+            return Err(Trouble::opening(&failure.fix("write store = \"file\" and a path in [media]")));
+        };
+        (disk, Some(drive))
+    };
+    let disk = disk.canonicalize().map_err(|error| failed(&disk, error))?;
+    match disk.into_os_string().into_string() {
+        Ok(disk) => Ok((disk, described)),
+        Err(disk) => Err(Trouble::new(ffi::CANTOPEN, format!("the path of the store {disk:?} is not UTF-8"))),
+    }
+}
+
+/// The file below which a path leads, as in `/srv/eleos.oftl/data.db`.
+fn store_above(path: &str) -> Option<(&str, &str)> {
+    let slashes = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0);
+    slashes.map(|at| (&path[..at], &path[at + 1..])).find(|(store, _)| Path::new(store).is_file())
+}
+
+/// The path by which SQLite is to know the database `name`, in the store that `parameter` names.
+pub fn full_path(name: &str, parameter: Option<&str>) -> Result<String, Trouble> {
+    let mut registry = registry()?;
+    let known = registry.get_or_insert_default();
+    if parameter.is_none() && split(known, name).is_some() {
+        return Ok(name.to_owned());
+    }
+    let of_process = || match known.open.len() {
+        1 => known.open.keys().next().cloned(),
+        _ => None,
+    };
+    let (store, name) = match (parameter, store_above(name)) {
+        (Some(store), _) => (store.to_owned(), name),
+        (None, Some((store, name))) => (store.to_owned(), name),
+        (None, None) => match std::env::var(STORE_VARIABLE).ok().or_else(of_process) {
+            Some(store) => (store, name),
+            None => {
+                let text = format!(
+                    "{name}: no store; name it in the URI (store=PATH), or in the environment ({STORE_VARIABLE})"
+                );
+                return Err(Trouble::new(ffi::CANTOPEN, text));
+            }
+        },
+    };
+    let name = name.trim_start_matches("./").trim_start_matches('/');
+    if name.is_empty() {
+        return Err(Trouble::new(ffi::CANTOPEN, "a database needs a name"));
+    }
+    let (disk, described) = find(Path::new(&store))?;
+    let path = format!("{disk}/{name}");
+    known.named.entry(disk).and_modify(|known| *known = described.clone().or(known.take())).or_insert(described);
+    Ok(path)
+}
+
+/// Store and name of a full path.
+fn split<'a>(registry: &'a Registry, path: &'a str) -> Option<(&'a str, &'a str)> {
+    let below = |store: &String| path.strip_prefix(store.as_str())?.strip_prefix('/').map(|_| store.len());
+    let length = registry.named.keys().filter_map(below).max()?;
+    Some((&path[..length], &path[length + 1..]))
+}
+
+/// The open store and the name of a full path, if the store is open.
+pub fn look_up(path: &str) -> Result<Option<(Shared, String)>, Trouble> {
+    let mut registry = registry()?;
+    let registry = registry.get_or_insert_default();
+    let Some((store, name)) = split(registry, path) else { return Ok(None) };
+    Ok(registry.open.get(store).map(|shared| (Arc::clone(shared), name.to_owned())))
+}
+
+/// The store and the name of a full path. The first to ask opens the store.
+pub fn open(path: &str) -> Result<(Shared, String), Trouble> {
+    let mut registry = registry()?;
+    let registry = registry.get_or_insert_default();
+    let Some((store, name)) = split(registry, path) else {
+        return Err(Trouble::new(ffi::CANTOPEN, format!("{path} is in no store")));
+    };
+    let (store, name) = (store.to_owned(), name.to_owned());
+    if let Some(shared) = registry.open.get(&store) {
+        return Ok((Arc::clone(shared), name));
+    }
+    let disk = Path::new(&store);
+    let opened = match registry.named.get(&store) {
+        Some(Some(drive)) => drive.open(Access::ReadWrite),
+        _ => open_stored(disk, Access::ReadWrite),
+    };
+    let pages = opened.map_err(|failure| match holder(disk) {
+        Some(process) => Trouble::new(ffi::BUSY, format!("{store} is in use by {process}: one process has a store")),
+        None => Trouble::opening(&failure),
+    })?;
+    let volume = Store::new(pages).and_then(Volume::new)?;
+    let shared = Arc::new(Mutex::new(volume));
+    registry.open.insert(store, Arc::clone(&shared));
+    Ok((shared, name))
+}
+
+/// A file of a store is closed; the last one closes the store.
+pub fn close(shared: Shared) -> Result<(), Trouble> {
+    let mut registry = registry()?;
+    let registry = registry.get_or_insert_default();
+    // This use, and the registry.
+    if Arc::strong_count(&shared) > 2 {
+        return Ok(());
+    }
+    registry.open.retain(|_, open| !Arc::ptr_eq(open, &shared));
+    match Arc::try_unwrap(shared) {
+        Ok(volume) => volume.into_inner().map_err(|_| broken())?.stop(),
+        // A look-up in another thread ends without opening anything.
+        Err(_) => Ok(()),
+    }
+}
+
+/// The other process that has a file locked, as the system names it.
+fn holder(disk: &Path) -> Option<String> {
+    let inode = format!(":{}", disk.metadata().ok()?.ino());
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let process = locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_it = words.get(1) == Some(&"FLOCK") && words.get(5)?.ends_with(&inode);
+        is_it.then(|| words[4].to_owned())
+    })?;
+    if process == std::process::id().to_string() {
+        return None;
+    }
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    Some(format!("process {process} ({})", name.trim()))
+}

@@ -1,0 +1,11 @@
+//! The VFS under programs that people have: Debian's `sqlite3`, and Python's module.
+//!
+//! Where a program is missing, the tests that need it are left out, and say so.
+
+mod basics;
+mod cleaned;
+mod figures;
+mod killed;
+mod random;
+mod refused;
+mod world;

@@ -1,0 +1,65 @@
+//! What reaches the store for 500 small transactions, to compare with what SQLite writes to a file system: 25.5 MB of database and rollback
+//! journal, or 17.3 MB of database and write-ahead log.
+//!
+//! `cargo test --release -p openftl-sqlite --test all figures -- --nocapture` prints it.
+
+use crate::world::{Drive, SQLITE, figure, runs_here};
+use std::fmt::Write;
+
+const TRANSACTIONS: u64 = 500;
+
+fn transactions() -> String {
+    let mut text = String::from("PRAGMA openftl_statistics;\n");
+    for at in 0..TRANSACTIONS {
+        let row = at * 7919 % 20_000 + 1;
+        writeln!(
+            text,
+            "BEGIN; UPDATE t SET k=k+1, note='changed in {at}' WHERE id={row}; \
+             INSERT INTO t(k, note) VALUES({row}*31%20011, 'added in transaction {at}'); COMMIT;"
+        )
+        .expect("a string takes all");
+    }
+    text + "PRAGMA openftl_statistics;\nPRAGMA integrity_check;\n"
+}
+
+#[test]
+fn small_transactions_put_no_journal_bytes() {
+    if !runs_here(SQLITE) {
+        return;
+    }
+    let mut put = Vec::new();
+    for compress in ["none", "lz4"] {
+        let drive = Drive::new("256MiB");
+        let more = format!("&compress={compress}");
+        let rows = "CREATE TABLE t(id INTEGER PRIMARY KEY, k INTEGER, note TEXT); CREATE INDEX tk ON t(k);
+            WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<20000)
+            INSERT INTO t SELECT i, i*7919%20011, 'order ' || i || ' of customer ' || (i*31%977) || ', to be sent by rail' FROM n;
+            PRAGMA page_count;";
+        let pages = drive.sql_with("data.db", &more, rows);
+        let started = std::time::Instant::now();
+        let text = drive.sql_with("data.db", &more, &transactions());
+        let seconds = started.elapsed().as_secs_f64();
+        let lines: Vec<&str> = text.lines().collect();
+        let of = |name: &str| figure(lines[1], name) - figure(lines[0], name);
+        println!(
+            "compress={compress}: database of {pages} pages; {} batches, {} pages, {:.2} MB put, {:.2} MB of headers and grains, {:.2} MB to \
+             the ring, {:.2} MB padding, {:.2} MB on NAND (pages {:.2}, ring and map {:.2}, relocation {:.2}, log {:.2}, padding {:.2}); {seconds:.2} s with opening and closing",
+            of("batches_committed"),
+            of("pages_put"),
+            of("bytes_put") as f64 / 1e6,
+            (of("header_bytes") + of("grain_bytes")) as f64 / 1e6,
+            of("ring_bytes") as f64 / 1e6,
+            of("padded_bytes") as f64 / 1e6,
+            of("nand_bytes") as f64 / 1e6,
+            of("nand_page_bytes") as f64 / 1e6,
+            of("nand_area_bytes") as f64 / 1e6,
+            of("nand_relocation_bytes") as f64 / 1e6,
+            of("nand_log_bytes") as f64 / 1e6,
+            of("nand_padding_bytes") as f64 / 1e6,
+        );
+        assert_eq!((of("batches_committed"), lines[2]), (TRANSACTIONS, "ok"));
+        put.push(of("bytes_put"));
+    }
+    assert!(put[0] < 13_000_000, "no more than the pages of the database that change");
+    assert!(put[1] * 3 < put[0] * 2, "compression saves a third at least");
+}
