@@ -121,7 +121,7 @@ impl PageFtl {
                 has_begun = true;
             }
             self.poll(clock.now(), &mut done);
-            if !matches!(self.checkpoint, Checkpoint::Idle) {
+            if !matches!(self.checkpoint, Checkpoint::Idle) && self.expect_writable().is_ok() {
                 clock.wait_until(self.ftl.next_due().ok_or(OpenError::Stopped)?);
             }
         }
