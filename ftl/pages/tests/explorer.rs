@@ -7,20 +7,35 @@ use openftl_sim::{Drives, Run, Tally, explore_in};
 
 const SEEDS: u64 = 100;
 
+/// Histories that were found, each mended since: a page that a power cut had cut off hid those behind it from cleaning; a host waited for a
+/// chunk that the device did not let be opened; a stop waited for a checkpoint that had begun before the last commit; a store that wore
+/// out while it was stopped waited for ever.
+const FOUND: [u64; 4] = [12, 22_871, 30_150, 31_548];
+
+/// Plays a history.
+fn play(seed: u64) -> Tally {
+    let run = Run::draw_of(seed, Drives::Zones);
+    let Kind::Zones { chunks, .. } = run.setting.kind else { unreachable!("zoned drives are drawn") };
+    let (profile, config) = (run.setting.profile.clone(), run.setting.config.clone());
+    let explored = explore_in(&run, || PageWorld::new(profile, config, chunks + 70, seed));
+    if let Some(failure) = explored.failure {
+        panic!("seed {seed}: {failure}\n{}\n{}", run.setting, write_steps(&run.steps));
+    }
+    explored.tally
+}
+
+#[test]
+fn histories_that_were_found_are_sound() {
+    FOUND.into_iter().for_each(|seed| _ = play(seed));
+}
+
 #[test]
 fn histories_of_pages_are_sound() {
     let mut tally = Tally::default();
     let first = std::env::var("OPENFTL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
     let seeds = std::env::var("OPENFTL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
     for seed in first..first + seeds {
-        let run = Run::draw_of(seed, Drives::Zones);
-        let Kind::Zones { chunks, .. } = run.setting.kind else { unreachable!("zoned drives are drawn") };
-        let (profile, config) = (run.setting.profile.clone(), run.setting.config.clone());
-        let explored = explore_in(&run, || PageWorld::new(profile, config, chunks + 70, seed));
-        if let Some(failure) = explored.failure {
-            panic!("seed {seed}: {failure}\n{}\n{}", run.setting, write_steps(&run.steps));
-        }
-        tally += &explored.tally;
+        tally += &play(seed);
     }
     let Tally { cuts, recovery_cuts, restarts, .. } = tally;
     println!("{seeds} histories: {cuts} power cuts, {recovery_cuts} of recoveries, {} faults", tally.faults());

@@ -500,7 +500,7 @@ fn a_page_is_taken_apart() {
 }
 
 /// The languages of blocks. The first three are acts, a block without one is a drawing.
-const LANGUAGES: [&str; 7] = ["sh", "console", "toml", "text", "rust", "cpp", ""];
+const LANGUAGES: [&str; 9] = ["sh", "console", "toml", "text", "rust", "cpp", "sql", "python", ""];
 
 /// A test for each page with commands, and [`PAGES`], their names.
 macro_rules! pages {
@@ -572,6 +572,7 @@ fn the_page_of_the_rocksdb_plugin_does_what_it_says() {
 const PROSE: &[&str] = &[
     "ARCHITECTURE.md",
     "bindings/rocksdb/README.md",
+    "bindings/sqlite/README.md",
     "docs/EXPERIMENTS.md",
     "docs/FORMAT.md",
     "docs/GLOSSARY.md",
