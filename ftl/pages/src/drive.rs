@@ -20,6 +20,7 @@ use openftl_media::Media;
 use openftl_parts::accounts::statistics::Statistics;
 use openftl_parts::target::{Done, Durability, IoError, Target, Vitals};
 use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
 use std::ops::{Deref, DerefMut};
 
 /// Tags of the host are below this.
@@ -65,8 +66,8 @@ pub struct PageFtl<M: ?Sized = dyn Media> {
     pub(crate) checkpoint: Checkpoint,
     /// A write of the area has failed: what is durable of the ring is known no more.
     pub(crate) area_lost: Option<IoError>,
-    /// Versions that conditions wait for.
-    asked_versions: Vec<Place>,
+    /// The session whose batch was committed last: the others come first.
+    turn: u32,
     pub(crate) done: Vec<StoreDone>,
     ended: Vec<Done>,
     pub(crate) ftl: BlockFtl<M>,
@@ -103,7 +104,7 @@ impl<M: Media> PageFtl<M> {
             durable_write: 0,
             checkpoint: Checkpoint::Idle,
             area_lost: None,
-            asked_versions: Vec::new(),
+            turn: 0,
             done: Vec::new(),
             ended: Vec::new(),
             ftl,
@@ -294,15 +295,17 @@ impl PageFtl {
     fn commit_waiting(&mut self) -> bool {
         let mut has_acted = false;
         while !self.checkpoint.is_quiescing() && self.pages.queue.bytes() * QUEUE_SHARE < self.pages.ring.bytes() {
-            let ready = self.pages.sessions.all_mut().find_map(|(number, state)| {
+            let ready = self.pages.sessions.all_mut().filter_map(|(number, state)| {
                 let next = state.last + 1;
                 state.batches.get(&next).and_then(|batch| batch.commit).map(|_| (number, next))
             });
-            let Some((session, wsn)) = ready else { break };
-            match self.try_commit(session, wsn) {
-                Some(()) => has_acted = true,
-                None => break,
-            }
+            // In turn: one with many batches keeps nobody waiting, nor does one whose condition is not known.
+            let turn = self.turn;
+            let mut ready: Vec<(u32, u64)> = ready.collect();
+            ready.sort_unstable_by_key(|(number, _)| (*number <= turn, *number));
+            let committed = ready.into_iter().find(|(session, wsn)| self.try_commit(*session, *wsn).is_some());
+            let Some((session, _)) = committed else { break };
+            (self.turn, has_acted) = (session, true);
         }
         has_acted
     }
@@ -321,7 +324,6 @@ impl PageFtl {
                 return Some(());
             }
         }
-        self.asked_versions.clear();
         self.pages.reads.versions.clear();
         self.apply(session, wsn);
         Some(())
@@ -337,11 +339,11 @@ impl PageFtl {
             Some(Place::LOST) => return Some(u64::MAX),
             Some(place) => place,
         };
-        if !self.pages.reads.versions.contains_key(&place) && !self.asked_versions.contains(&place) {
-            self.asked_versions.push(place);
-            self.pages.begin_read(&mut self.ftl.flash, Wanted { tag: 0, lpid, what: ReadFor::Condition });
+        if let Entry::Vacant(entry) = self.pages.reads.versions.entry(place) {
+            entry.insert(None);
+            self.pages.begin_read(&mut self.ftl.flash, Wanted { tag: 0, lpid, what: ReadFor::Condition(place) });
         }
-        self.pages.reads.versions.get(&place).copied()
+        self.pages.reads.versions.get(&place).copied().flatten()
     }
 
     /// The map has the changes of a batch from now on.

@@ -231,6 +231,7 @@ impl Pages {
         if place == Place::LOST {
             return;
         }
+        self.reads.versions.remove(&place);
         let chunk = place.chunk(flash.format);
         let known = self.chunks.get_mut(&chunk).expect("a chunk with a page is known");
         known.live -= place.grains();

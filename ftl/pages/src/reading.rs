@@ -69,7 +69,7 @@ impl Pages {
         let of_page = place.blocks(flash.format);
         let bytes = place.bytes();
         let needed = match &wanted.what {
-            ReadFor::Stat | ReadFor::Condition => of_page.start..of_page.start + 1,
+            ReadFor::Stat | ReadFor::Condition(_) => of_page.start..of_page.start + 1,
             ReadFor::Check => of_page.clone(),
             ReadFor::Host { offset, .. } if *offset >= bytes => {
                 return self.end(flash, wanted, Err(StoreError::Offset { lpid, bytes, offset: *offset }));
@@ -184,7 +184,7 @@ impl Pages {
         }
         let facts = PageFacts { bytes: header.bytes, version: header.version };
         let (offset, count) = match what {
-            ReadFor::Stat | ReadFor::Condition => return Ok(facts),
+            ReadFor::Stat | ReadFor::Condition(_) => return Ok(facts),
             ReadFor::Check => (0, header.bytes as usize),
             ReadFor::Host { offset, frames } => {
                 (*offset as usize, (header.bytes - offset).min((frames.len() * BLOCK_BYTES) as u32) as usize)
@@ -218,10 +218,10 @@ impl Pages {
                 let at = flash.now;
                 self.reads.done.push(StoreDone { tag: *tag, result: result.map(Some), at });
             }
-            ReadFor::Condition => {
-                if let Some(place) = self.index.get(*lpid) {
+            ReadFor::Condition(place) => {
+                if let Some(version) = self.reads.versions.get_mut(place) {
                     // What cannot be read has no version that anybody could expect.
-                    self.reads.versions.insert(place, result.map_or(u64::MAX, |facts| facts.version));
+                    *version = Some(result.map_or(u64::MAX, |facts| facts.version));
                 }
             }
             ReadFor::Check => self.reads.lost.extend(result.is_err().then_some(*lpid)),

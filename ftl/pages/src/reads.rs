@@ -12,8 +12,8 @@ pub(crate) enum ReadFor {
     Host { offset: u32, frames: Vec<Frame> },
     /// A host that asked for facts.
     Stat,
-    /// A batch that waits to know the version.
-    Condition,
+    /// A batch that waits to know the version of what is there.
+    Condition(Place),
     /// A check, of the whole page.
     Check,
 }
@@ -49,8 +49,8 @@ pub(crate) struct PageReads {
     /// Those that wait for frames.
     pub waiting: VecDeque<Wanted>,
     pub done: Vec<StoreDone>,
-    /// Versions of pages of which batches wait to know them.
-    pub versions: BTreeMap<Place, u64>,
+    /// Versions of pages of which batches wait to know them; `None`: it is being read. What is there no more is not here, either.
+    pub versions: BTreeMap<Place, Option<u64>>,
     /// Pages that could not be read when they were checked.
     pub lost: Vec<u64>,
 }

@@ -197,6 +197,40 @@ fn a_condition_that_does_not_hold_fails_the_whole_batch() {
     assert_eq!(read(&mut world, 5).unwrap(), b"again");
 }
 
+/// Found by reading: while the header of a page was read, a batch of another session changed the page, and the version that was read
+/// was taken for that of the change.
+#[test]
+fn a_condition_is_of_the_version_that_is_there_when_the_batch_is_committed() {
+    let mut world = world(32);
+    let session = world.sessions[0];
+    put(&mut world, session, 1, 5, b"first").unwrap();
+    commit(&mut world, session, 1).unwrap();
+    let version = ask(&mut world, StoreRequest::Stat { lpid: 5 }).unwrap().unwrap().version;
+    world.clean_restart_alone();
+    let [one, other] = [1, 2].map(|id| world.ftl().open_session(SessionId([id; 16])).unwrap().0);
+    world.ftl().stage(Time::ZERO, other, 1, 5, Change::Put(&[b"if first"]), Some(version)).unwrap();
+    let now = world.clock.now();
+    let request = StoreRequest::Commit { session: other, wsn: 1, durability: Durability::Durable };
+    world.ftl().submit(now, 700, request).unwrap();
+    put(&mut world, one, 2, 5, b"second").unwrap();
+    world
+        .ftl()
+        .submit(now, 701, StoreRequest::Commit { session: one, wsn: 2, durability: Durability::Volatile })
+        .unwrap();
+    let mut done = Vec::new();
+    while done.len() < 2 {
+        let now = world.clock.now();
+        world.ftl().poll(now, &mut done);
+        if done.len() < 2 {
+            let due = world.ftl().next_due().expect("something is due");
+            world.clock.wait_until(due);
+        }
+    }
+    done.sort_by_key(|done| done.tag);
+    assert_eq!((done[0].result, done[1].result), (Err(StoreError::Condition { lpid: 5 }), Ok(None)));
+    assert_eq!(read(&mut world, 5).unwrap(), b"second");
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_the_field_and_changes_nothing() {
     let mut world = world(32);
