@@ -2,7 +2,8 @@
 //! storm of hosts of our own that come and go, for as many minutes.
 //!
 //! They are those that `test` runs, where what repeats (a server that dies, a host that comes back) does so twice, and the
-//! storm lasts a second. Of fio's own tests of zoned drives, `test` runs a dozen and `interop` all.
+//! storm lasts a second. Of fio's own tests of zoned drives, `test` runs a dozen and `interop` all. Crash points that take minutes
+//! are tried here alone.
 
 use crate::steps::{Outcome, Steps};
 use crate::{linux, setup, shell, test, zbd};
@@ -69,6 +70,10 @@ pub fn run(options: Options) -> ExitCode {
             command.env(zbd::VARIABLE, scripts).env("OPENFTL_ZBD_TESTS", "all");
         }
         Outcome::of(shell::run(&mut command))
+    });
+    steps.run("crash points that take minutes", || {
+        let words = ["test", "--release", "--package", "openftl-sim", "--test", "crash_points", "--", "--ignored"];
+        Outcome::of(shell::run(&mut shell::cargo(words)))
     });
     steps.run("hosts that come and go", || {
         let test = "hosts_that_come_and_go_lose_no_completion_and_no_write_that_was_acknowledged";

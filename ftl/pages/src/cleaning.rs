@@ -14,6 +14,7 @@ use crate::pages::Pages;
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Place};
 use crate::queue::Mutation;
 use crate::reading::OF_VICTIM;
+use crate::record::Record;
 use crate::victim::{Victim, Window};
 use openftl_core::checksum::crc32c;
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame};
@@ -221,7 +222,7 @@ impl Pages {
     /// The page is lost: an error until it is put or deleted.
     fn lose(&mut self, flash: &mut Flash, lpid: u64, place: Place) {
         self.set(lpid, Some(Place::LOST));
-        self.queue.push(Mutation::Lost { lpid, from: place });
+        self.queue.push(Mutation::Other(Record::Lost { lpid, from: place }));
         self.kill(flash, place);
     }
 

@@ -10,7 +10,7 @@ use crate::pages::{PageStatistics, Pages};
 use crate::place::{GRAIN_BYTES, HEADER_BYTES, Header, Place, grains_of};
 use crate::queue::{Mutation, Queued};
 use crate::reads::{ReadFor, Wanted};
-use crate::record::CHANGE_BYTES;
+use crate::record::{CHANGE_BYTES, Record};
 use crate::request::{Change, Session, SessionId, StoreDone, StoreRequest, StoreTarget};
 use crate::session::{Batch, Staged, Turn};
 use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
@@ -514,7 +514,9 @@ impl StoreTarget for PageFtl {
         }
         if forget {
             self.pages.sessions.forget(id);
-            self.pages.queue.push(Mutation::Forgotten(id));
+            // One that comes with the same identifier is another.
+            self.logged.retain(|(_, session, _)| *session != id);
+            self.pages.queue.push(Mutation::Other(Record::Forgotten(id)));
         }
         self.ftl.flash.stirred = true;
         Ok(())

@@ -91,9 +91,7 @@ impl Pages {
     /// Writes the first mutation, which is ready, to the group that is being gathered.
     fn gather(&mut self, flash: &Flash) {
         match self.queue.pop().expect("it is ready") {
-            Mutation::Moved { lpid, from, to } => self.gather_record(&Record::Moved { lpid, from, to }),
-            Mutation::Lost { lpid, from } => self.gather_record(&Record::Lost { lpid, from }),
-            Mutation::Forgotten(session) => self.gather_record(&Record::Forgotten(session)),
+            Mutation::Other(record) => self.gather_record(&record),
             Mutation::Batch { session, wsn, digest, changes, .. } => {
                 self.gather_batch(flash, session, wsn, digest, &changes);
             }
@@ -274,8 +272,7 @@ impl PageFtl {
         self.durable_write = self.durable_write.max(write);
         self.durable = self.durable.max(mutation);
         while let Some((_, session, wsn)) = self.logged.pop_front_if(|(number, _, _)| *number <= self.durable) {
-            if let Ok(number) = self.pages.sessions.find(session) {
-                let state = self.pages.sessions.get_mut(number).expect("it was just found");
+            if let Some(state) = self.pages.sessions.with(session) {
                 state.durable = state.durable.max(wsn);
             }
         }

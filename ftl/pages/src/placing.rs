@@ -8,6 +8,7 @@ use crate::pages::{Frontiers, PageChunk, Pages};
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Place, grains_of};
 use crate::queue::Mutation;
 use crate::reads::Carried;
+use crate::record::Record;
 use openftl_core::checksum::crc32c;
 use openftl_core::{BLOCK_BYTES, Frame, VECTOR_BLOCKS_MAX};
 use openftl_parts::flash::Flash;
@@ -320,7 +321,7 @@ impl Pages {
             Owner::Moves(from) => {
                 let is_current = self.index.get(lpid) == Some(place);
                 if is_current {
-                    self.queue.push(Mutation::Moved { lpid, from, to: place });
+                    self.queue.push(Mutation::Other(Record::Moved { lpid, from, to: place }));
                 }
                 self.has_moved(flash, from);
             }

@@ -1,7 +1,7 @@
 //! What has changed and is not in the ring: committed batches, pages that have moved, in the order in which they changed the map.
 
 use crate::place::Place;
-use crate::record::{CHANGE_BYTES, CHANGES_HEAD_BYTES, OTHER_BYTES};
+use crate::record::{CHANGE_BYTES, CHANGES_HEAD_BYTES, OTHER_BYTES, Record};
 use crate::request::SessionId;
 use std::collections::VecDeque;
 
@@ -32,24 +32,8 @@ pub enum Mutation {
         /// How many of them the medium does not have.
         in_flight: usize,
     },
-    /// A page was moved, and is on media where it is now.
-    Moved {
-        /// The page.
-        lpid: u64,
-        /// Where it was.
-        from: Place,
-        /// Where it is.
-        to: Place,
-    },
-    /// A page was lost.
-    Lost {
-        /// The page.
-        lpid: u64,
-        /// Where it was.
-        from: Place,
-    },
-    /// A session was forgotten.
-    Forgotten(SessionId),
+    /// Something else, of which a record says all.
+    Other(Record),
 }
 
 impl Mutation {
@@ -58,7 +42,7 @@ impl Mutation {
     pub fn bytes(&self) -> usize {
         match self {
             Mutation::Batch { changes, .. } => CHANGES_HEAD_BYTES + changes.len() * CHANGE_BYTES,
-            _ => OTHER_BYTES,
+            Mutation::Other(_) => OTHER_BYTES,
         }
     }
 }

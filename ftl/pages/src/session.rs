@@ -170,6 +170,12 @@ impl Sessions {
         Ok(free as u32)
     }
 
+    /// The session with an identifier, if there is one.
+    pub fn with(&mut self, id: SessionId) -> Option<&mut SessionState> {
+        let number = *self.by_id.get(&id)?;
+        self.get_mut(number)
+    }
+
     /// There is no such session any more.
     pub fn forget(&mut self, id: SessionId) {
         if let Some(session) = self.by_id.remove(&id) {

@@ -197,8 +197,7 @@ fn a_condition_that_does_not_hold_fails_the_whole_batch() {
     assert_eq!(read(&mut world, 5).unwrap(), b"again");
 }
 
-/// Found by reading: while the header of a page was read, a batch of another session changed the page, and the version that was read
-/// was taken for that of the change.
+/// The header of the page is still being read on media when a batch of another session changes the page.
 #[test]
 fn a_condition_is_of_the_version_that_is_there_when_the_batch_is_committed() {
     let mut world = world(32);
@@ -229,6 +228,25 @@ fn a_condition_is_of_the_version_that_is_there_when_the_batch_is_committed() {
     done.sort_by_key(|done| done.tag);
     assert_eq!((done[0].result, done[1].result), (Err(StoreError::Condition { lpid: 5 }), Ok(None)));
     assert_eq!(read(&mut world, 5).unwrap(), b"second");
+}
+
+/// Found by reading: the flush of its last batch brought a forgotten session back.
+#[test]
+fn a_session_that_is_forgotten_before_its_last_batch_is_durable_stays_forgotten() {
+    let mut world = world(32);
+    let session = world.sessions[0];
+    put(&mut world, session, 1, 5, b"kept").unwrap();
+    let request = StoreRequest::Commit { session, wsn: 1, durability: Durability::Volatile };
+    ask(&mut world, request).unwrap();
+    world.ftl().close_session(Time::ZERO, session, true).unwrap();
+    ask(&mut world, StoreRequest::Sync).unwrap();
+    let (session, last) = world.ftl().open_session(SessionId([1; 16])).unwrap();
+    assert_eq!(last, 0);
+    put(&mut world, session, 1, 6, b"new").unwrap();
+    commit(&mut world, session, 1).unwrap();
+    assert_eq!(read(&mut world, 5).unwrap(), b"kept");
+    world.clean_restart_alone();
+    assert_eq!(world.ftl().open_session(SessionId([1; 16])).unwrap().1, 1);
 }
 
 #[test]
