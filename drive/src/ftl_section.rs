@@ -172,7 +172,8 @@ impl FtlSection {
                 }
                 if kind == FtlKind::Zones { only("segments", first(&segments)) } else { only("zones", first(&zones)) }
             }
-            FtlKind::Pages => match first(&blocks).or(first(&zones)).or(first(&segments)) {
+            // Pages are cleaned, too.
+            FtlKind::Pages => match first(&blocks[1..]).or(first(&zones)).or(first(&segments)) {
                 Some(field) => Err(format!("{field} is of no use to pages; leave it away")),
                 None => Ok(()),
             },

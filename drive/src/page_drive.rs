@@ -9,7 +9,7 @@ use openftl_core::{FrameForm, Geometry, Time};
 use openftl_files::{Pace, PaceClock};
 use openftl_media::{Durability, EmulatedDevice, Profile, Store, Timing as MediaTiming};
 use openftl_pages::{Ftl, PageFtl, chunks_per_pu};
-use openftl_parts::{Access, Config};
+use openftl_parts::{Access, Config, VictimPolicy};
 use std::path::{Path, PathBuf};
 
 /// What pages can hold unless the drive description says otherwise.
@@ -27,6 +27,7 @@ pub struct PageDrive {
     durability: Durability,
     timing: Timing,
     checkpoint: (Option<u64>, Option<openftl_core::Nanos>),
+    victim: VictimPolicy,
 }
 
 impl PageDrive {
@@ -72,7 +73,23 @@ impl PageDrive {
             durability: file.media.durability.unwrap_or_default(),
             timing: file.media.timing.unwrap_or(Timing::WallClock),
             checkpoint: (file.ftl.checkpoint_log_blocks, file.ftl.checkpoint_interval),
+            victim: expect_of_pages(file.ftl.victim.unwrap_or_default()).map_err(|error| error.about("ftl.victim"))?,
         })
+    }
+
+    /// How the chunk to clean is chosen.
+    #[must_use]
+    pub fn victim(&self) -> VictimPolicy {
+        self.victim
+    }
+
+    /// Chooses the chunk to clean by `victim`, whatever the description says.
+    ///
+    /// # Errors
+    /// If it is not for pages.
+    pub fn clean_by(&mut self, victim: VictimPolicy) -> Result<(), Failure> {
+        self.victim = expect_of_pages(victim).map_err(|error| error.about("--victim"))?;
+        Ok(())
     }
 
     /// The file that the flash is kept in; none: it is in memory, and new each time.
@@ -95,6 +112,7 @@ impl PageDrive {
             host_frames: HOST_FRAMES,
             checkpoint_log_blocks: self.checkpoint.0,
             checkpoint_interval: self.checkpoint.1,
+            victim: self.victim,
             ..Config::default()
         }
     }
@@ -165,6 +183,13 @@ impl PageDrive {
         };
         open_disk(disk, timing, pace, self.config(0), access, Some(self.durability))
     }
+}
+
+/// The policy, if a store of pages cleans by it.
+fn expect_of_pages(victim: VictimPolicy) -> Result<VictimPolicy, Failure> {
+    let is_known = openftl_pages::cleans_by(victim);
+    let error = || Failure::bad_input(format_args!("{victim}: a store of pages does not clean by that"));
+    is_known.then_some(victim).ok_or_else(|| error().fix("choose greedy, cost-benefit or minimum-declining-cost"))
 }
 
 /// Opens the store of pages that is kept in `disk`, whatever it was described as, on flash that takes no time.

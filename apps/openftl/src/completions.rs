@@ -14,7 +14,7 @@ use openftl_media::Profile;
 use openftl_parts::PlacementName;
 
 /// Victim policies; those with a number stand here with their usual one.
-const VICTIMS: [&str; 5] = ["greedy", "cost-benefit", "fifo", "windowed:25%", "d-choices:10"];
+const VICTIMS: [&str; 6] = ["greedy", "cost-benefit", "minimum-declining-cost", "fifo", "windowed:25%", "d-choices:10"];
 const RELOCATE_BY: [&str; 2] = ["read-and-write", "device-copy"];
 const DURABILITIES: [&str; 2] = ["machine", "process"];
 const WARM_UPS: [&str; 1] = ["auto"];

@@ -347,7 +347,7 @@ mod tests {
         check(
             "cosmos,victim=oldest",
             expect![[r#"
-            error: victim=oldest: "oldest" is no victim policy: choose greedy, cost-benefit, fifo, windowed:25% (a share from 0.0001% to 100%), or d-choices:10 (1 to 1000)
+            error: victim=oldest: "oldest" is no victim policy: choose greedy, cost-benefit, minimum-declining-cost, fifo, windowed:25% (a share from 0.0001% to 100%), or d-choices:10 (1 to 1000)
               fix: write one of them"#]],
         );
     }

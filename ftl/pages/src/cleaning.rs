@@ -10,7 +10,7 @@
 //! pages that reach into it, and no others.
 
 use crate::open_chunk::Owner;
-use crate::pages::Pages;
+use crate::pages::{PageChunk, Pages};
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Place};
 use crate::queue::Mutation;
 use crate::reading::OF_VICTIM;
@@ -19,6 +19,7 @@ use crate::victim::{Victim, Window};
 use openftl_core::checksum::crc32c;
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame};
 use openftl_media::Completion;
+use openftl_parts::cleaning::victim::{Candidate, VictimPolicy};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::reads::ReadId;
 use std::collections::BTreeMap;
@@ -33,16 +34,33 @@ impl Pages {
         has_acted
     }
 
-    /// The chunk to clean: a weak one, or the one that holds least. `None` where nothing would be gained.
+    /// The chunk to clean: a weak one, or the one that the policy chooses. `None` where nothing would be gained.
     fn choose_victim(&self, flash: &Flash) -> Option<ChunkId> {
         let is_short = self.is_short(flash);
+        if !is_short && self.weak == 0 {
+            return None;
+        }
         let worth = self.chunk_grains - crate::place::grains_of(self.page_bytes_max) + 1;
         let may = self.chunks.iter().filter(|(chunk, known)| {
             !self.slot_of.contains_key(chunk)
                 && known.moving == 0
                 && (known.is_weak || (is_short && known.live < worth))
         });
-        may.min_by_key(|(_, known)| (!known.is_weak, known.live)).map(|(chunk, _)| *chunk)
+        let worth = |known: &PageChunk| {
+            let since = match self.victim {
+                VictimPolicy::CostBenefit => known.filled_at,
+                _ => known.put_before.at,
+            };
+            let age = self.next_version.saturating_sub(since);
+            let candidate = Candidate { valid: known.live, blocks: self.chunk_grains, age };
+            match self.victim {
+                VictimPolicy::CostBenefit => candidate.benefit_over_cost(),
+                VictimPolicy::MinimumDecliningCost => candidate.steadiness(),
+                _ => Some(u64::from(self.chunk_grains - known.live)),
+            }
+        };
+        // Of those alike the first.
+        may.rev().max_by_key(|(_, known)| (known.is_weak, worth(known))).map(|(chunk, _)| *chunk)
     }
 
     /// Pages in `chunk` of batches that are not committed.
@@ -174,8 +192,9 @@ impl Pages {
             let change = if is_held { self.change_at(place) } else { None };
             let owner = change.map_or(Owner::Moves(place), |(session, wsn, at)| Owner::Staged(session, wsn, at));
             let is_needed = of_map || change.is_some();
+            let put_before = self.chunks[&chunk].put_before.at.min(header.version);
             let moved = match page {
-                Some(page) if is_needed => self.put(flash, header, &[page], owner, true).map(Some),
+                Some(page) if is_needed => self.put(flash, header, &[page], owner, true, put_before).map(Some),
                 _ => Some(None),
             };
             self.scratch = bytes;

@@ -556,7 +556,9 @@ impl StoreTarget for PageFtl {
             let version = self.pages.next_version;
             let header = Header { lpid, version, bytes: length, crc };
             let owner = Owner::Staged(session.0, wsn, changes as u32);
-            let place = self.pages.put(&mut self.ftl.flash, header, pieces, owner, false).ok_or(StoreError::Busy);
+            let put_before = self.pages.put_before(&self.ftl.flash, old);
+            let place = self.pages.put(&mut self.ftl.flash, header, pieces, owner, false, put_before);
+            let place = place.ok_or(StoreError::Busy);
             self.ftl.hand_over();
             let place = place?;
             self.pages.next_version += 1;

@@ -31,7 +31,7 @@ impl<M: Media> Ftl for PageFtl<M> {
             good[format.group_of(format.pu_of(found.chunk)) as usize] += 1;
         }
         let (layout, capacity, config) = pages_for(&geometry, &good, &config)?;
-        let mut pages = Pages::new(&geometry, layout, page_bytes_max(&geometry), capacity);
+        let mut pages = Pages::new(&geometry, layout, page_bytes_max(&geometry), capacity, config.victim);
         let mut ftl = BlockFtl::format_beside(media, config, clock, &mut pages)?;
         pages.release_found(&mut ftl.flash);
         pages.keep_frames(&mut ftl.flash);
@@ -45,7 +45,7 @@ impl<M: Media> Ftl for PageFtl<M> {
         let geometry = *media.geometry();
         // What it was formatted for is found in its superblock.
         let config = config.beside(note(&LEAST), LEAST.area_blocks());
-        let mut pages = Pages::new(&geometry, LEAST, page_bytes_max(&geometry), 0);
+        let mut pages = Pages::new(&geometry, LEAST, page_bytes_max(&geometry), 0, config.victim);
         let find = |ftl: &mut BlockFtl, pages: &mut Pages, clock: &mut dyn Clock| {
             pages.keep_frames(&mut ftl.flash);
             finding::adopt(ftl, pages, access, clock)

@@ -28,6 +28,9 @@ use openftl_parts::words::Handle;
 /// Part of the ring that mutations take before they are written without anybody waiting.
 const LAZY_SHARE: usize = 32;
 
+/// Part of the ring that mutations take before what they wait for is written: a unit that nobody fills is not to keep all others waiting.
+const PRESSED_SHARE: usize = 16;
+
 /// What keeps a page from the medium.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Delay {
@@ -180,7 +183,8 @@ impl PageFtl {
         let may_carry = !self.checkpoint.is_quiescing();
         loop {
             let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
-            let is_wanted = pages.queue.logged < self.wanted;
+            let is_pressed = pages.queue.bytes() * PRESSED_SHARE > pages.ring.bytes();
+            let is_wanted = pages.queue.logged < self.wanted || is_pressed;
             let is_due = is_wanted || pages.queue.bytes() * LAZY_SHARE > pages.ring.bytes();
             // Groups that find no room wait, and are not to pile up.
             if !is_due || pages.ring.ready.len() > 2 || !pages.is_ready(flash, is_wanted, may_carry) {

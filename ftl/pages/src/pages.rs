@@ -1,5 +1,6 @@
 //! All pages of a drive: the map, the chunks that hold them, and what is on its way between them.
 
+use crate::heat::{Heat, PutBefore};
 use crate::index::Index;
 use crate::layout::Layout;
 use crate::open_chunk::OpenChunk;
@@ -10,6 +11,7 @@ use crate::ring::Ring;
 use crate::session::Sessions;
 use crate::victim::Cleaning;
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
+use openftl_parts::cleaning::victim::VictimPolicy;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::shares::TenantChunks;
@@ -59,6 +61,10 @@ pub(crate) struct PageChunk {
     pub moving: u32,
     /// It should be emptied before others.
     pub is_weak: bool,
+    /// When its pages were put before their last put.
+    pub put_before: PutBefore,
+    /// When a page was put there last.
+    pub filled_at: u64,
 }
 
 /// A chunk that holds nothing, and leaves when it is durable that it does not.
@@ -101,6 +107,9 @@ pub(crate) struct Pages {
     /// Grains that the map and batches hold.
     pub live_grains: u64,
     pub cleaning: Cleaning,
+    pub victim: VictimPolicy,
+    /// Chunks that are weak.
+    pub weak: u32,
     pub reads: PageReads,
     /// Frames for what the drive does by itself.
     pub kept_frames: Vec<Frame>,
@@ -115,20 +124,25 @@ pub(crate) struct Pages {
 pub(crate) struct Frontiers {
     pub slots: Vec<Option<usize>>,
     pub turn: usize,
+    /// How often pages are put that come here: each chunk has a class of its own. `None`: they take turns.
+    pub heat: Option<Heat>,
 }
 
 impl Frontiers {
-    pub(crate) fn new(count: u32) -> Frontiers {
-        Frontiers { slots: vec![None; count as usize], turn: 0 }
+    pub(crate) fn new(count: u32, victim: VictimPolicy, chunk_grains: u32) -> Frontiers {
+        let has_heat = victim == VictimPolicy::MinimumDecliningCost && count > 1;
+        let heat = has_heat.then(|| Heat::new(count as usize, chunk_grains));
+        Frontiers { slots: vec![None; count as usize], turn: 0, heat }
     }
 }
 
 impl Pages {
-    pub(crate) fn new(geometry: &Geometry, layout: Layout, page_bytes_max: u32, capacity_grains: u64) -> Pages {
+    pub(crate) fn new(geometry: &Geometry, layout: Layout, page_bytes_max: u32, capacity_grains: u64, victim: VictimPolicy) -> Pages {
+        let chunk_grains = geometry.blocks_per_chunk * GRAINS_PER_BLOCK;
         Pages {
             layout,
             unit_blocks: Units::whole_unit(geometry),
-            chunk_grains: geometry.blocks_per_chunk * GRAINS_PER_BLOCK,
+            chunk_grains,
             page_bytes_max,
             capacity_grains,
             coming_and_going: TenantChunks::default(),
@@ -137,8 +151,8 @@ impl Pages {
             chunks: BTreeMap::new(),
             open: Vec::new(),
             slot_of: BTreeMap::new(),
-            host: Frontiers::new(layout.host_chunks),
-            moves: Frontiers::new(layout.move_chunks),
+            host: Frontiers::new(layout.host_chunks, victim, chunk_grains),
+            moves: Frontiers::new(layout.move_chunks, victim, chunk_grains),
             queue: Queue::default(),
             sessions: Sessions::new(crate::layout::SESSION_BLOCKS),
             staged: 0,
@@ -148,6 +162,8 @@ impl Pages {
             next_version: 1,
             live_grains: 0,
             cleaning: Cleaning::default(),
+            victim,
+            weak: 0,
             reads: PageReads::default(),
             kept_frames: Vec::new(),
             lacks_room: false,
@@ -220,6 +236,20 @@ impl Pages {
         old
     }
 
+    /// When a page that is put now was put last, as far as is known, if it was at `old`: see [`crate::heat`].
+    pub(crate) fn put_before(&self, flash: &Flash, old: Option<Place>) -> u64 {
+        let known = old.filter(|old| *old != Place::LOST).and_then(|old| self.chunks.get(&old.chunk(flash.format)));
+        known.map_or(0, |known| known.put_before.at.midpoint(self.next_version))
+    }
+
+    /// A chunk should be emptied before others.
+    pub(crate) fn weaken(&mut self, chunk: ChunkId) {
+        if let Some(known) = self.chunks.get_mut(&chunk) {
+            self.weak += u32::from(!known.is_weak);
+            known.is_weak = true;
+        }
+    }
+
     /// A page of a batch or of the map is at `place` from now on.
     pub(crate) fn count_live(&mut self, flash: &Flash, place: Place) {
         self.chunks.entry(place.chunk(flash.format)).or_default().live += place.grains();
@@ -245,7 +275,8 @@ impl Pages {
     pub(crate) fn doom_if_empty(&mut self, flash: &mut Flash, chunk: ChunkId) {
         let is_empty = self.chunks.get(&chunk).is_some_and(|known| known.live == 0 && known.moving == 0);
         if is_empty && !self.slot_of.contains_key(&chunk) && self.cleaning.victim() != Some(chunk) {
-            self.chunks.remove(&chunk);
+            let known = self.chunks.remove(&chunk);
+            self.weak -= u32::from(known.is_some_and(|known| known.is_weak));
             self.doomed.push(Doomed { chunk, barrier: self.queue.last() });
             self.coming_and_going.doom(flash, self.doomed.len());
             flash.stirred = true;

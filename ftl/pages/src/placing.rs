@@ -44,9 +44,14 @@ impl Pages {
         if is_move { &mut self.moves } else { &mut self.host }
     }
 
-    /// The chunk for a page of so many grains.
-    fn choose(&mut self, flash: &mut Flash, is_move: bool, grains: u32) -> Option<usize> {
-        let count = self.frontiers(is_move).slots.len();
+    /// The chunk for a page of so many grains, which was put before its last put at `put_before`.
+    fn choose(&mut self, flash: &mut Flash, is_move: bool, grains: u32, put_before: u64) -> Option<usize> {
+        let rest = self.next_version.saturating_sub(put_before);
+        let frontiers = self.frontiers(is_move);
+        let count = frontiers.slots.len();
+        if let Some(heat) = &frontiers.heat {
+            frontiers.turn = heat.class(rest);
+        }
         for step in 0..count {
             let at = (self.frontiers(is_move).turn + step) % count;
             if let Some(slot) = self.frontiers(is_move).slots[at] {
@@ -101,7 +106,7 @@ impl Pages {
         slot
     }
 
-    /// Puts a page where there is room, in pieces that make up all of it. `None`: there is no frame or no chunk for it now.
+    /// Puts a page where there is room, in pieces that make up all of it; `put_before` is when it was put before its last put. `None`: there is no frame or no chunk for it now.
     pub(crate) fn put(
         &mut self,
         flash: &mut Flash,
@@ -109,9 +114,10 @@ impl Pages {
         pieces: &[&[u8]],
         owner: Owner,
         is_move: bool,
+        put_before: u64,
     ) -> Option<Place> {
         let grains = grains_of(header.bytes);
-        let slot = self.choose(flash, is_move, grains)?;
+        let slot = self.choose(flash, is_move, grains, put_before)?;
         let open = self.open[slot].as_ref().expect("a chunk that is written");
         let first = open.next_grain;
         let blocks = (first + grains).div_ceil(GRAINS_PER_BLOCK) - first.div_ceil(GRAINS_PER_BLOCK);
@@ -124,8 +130,15 @@ impl Pages {
         let open = self.open[slot].as_mut().expect("a chunk that is written");
         open.pages.push_back(InFlight { lpid: header.lpid, place, owner });
         self.count_live(flash, place);
-        if self.submit_full(flash, slot) {
-            self.frontiers(is_move).turn += 1;
+        let known = self.chunks.get_mut(&place.chunk(flash.format)).expect("a chunk with a page is known");
+        known.put_before.add(put_before, grains);
+        known.filled_at = self.next_version;
+        let rest = self.next_version.saturating_sub(put_before);
+        let has_filled = self.submit_full(flash, slot);
+        let frontiers = self.frontiers(is_move);
+        match &mut frontiers.heat {
+            Some(heat) => heat.put(rest, grains),
+            None => frontiers.turn += usize::from(has_filled),
         }
         flash.stirred = true;
         Some(place)
@@ -398,8 +411,9 @@ impl Pages {
         for frontiers in [&mut self.host, &mut self.moves] {
             frontiers.slots.iter_mut().filter(|other| **other == Some(slot)).for_each(|other| *other = None);
         }
-        let known = self.chunks.get_mut(&open.chunk).expect("a chunk with pages is known");
-        known.is_weak |= open.failed_at.is_some();
+        if open.failed_at.is_some() {
+            self.weaken(open.chunk);
+        }
         self.doom_if_empty(flash, open.chunk);
     }
 
@@ -412,7 +426,8 @@ impl Pages {
                 self.copy_buffered(flash, page.place, &mut bytes);
                 let header = Header::read(&bytes).expect("the drive has written it");
                 let is_move = matches!(page.owner, Owner::Moves(_));
-                let place = self.put(flash, header, &[&bytes[HEADER_BYTES..]], page.owner, is_move);
+                let put_before = self.chunks[&page.place.chunk(flash.format)].put_before.at;
+                let place = self.put(flash, header, &[&bytes[HEADER_BYTES..]], page.owner, is_move, put_before);
                 self.scratch = bytes;
                 let Some(place) = place else { return has_acted };
                 self.replace(flash, page, place);
@@ -430,7 +445,7 @@ impl Pages {
             let (lpid, length) = (*lpid, bytes.len() as u32);
             let header = Header { lpid, version: *version, bytes: length, crc: crc32c(bytes) };
             let bytes = bytes.clone();
-            let Some(place) = self.put(flash, header, &[&bytes], Owner::Logged, true) else { break };
+            let Some(place) = self.put(flash, header, &[&bytes], Owner::Logged, true, *version) else { break };
             self.set(lpid, Some(place));
         }
         self.carried.len() < before

@@ -39,7 +39,8 @@ impl Tenant for Pages {
             let text = format!("the area of a store of pages has {} blocks, too few", config.catalog_blocks);
             return Err(OpenError::Tenant { text, is_lost: false });
         };
-        (self.host, self.moves) = (Frontiers::new(layout.host_chunks), Frontiers::new(layout.move_chunks));
+        let frontiers = |count| Frontiers::new(count, self.victim, self.chunk_grains);
+        (self.host, self.moves) = (frontiers(layout.host_chunks), frontiers(layout.move_chunks));
         self.ring = Ring::new(layout.ring_blocks);
         self.layout = layout;
         Ok(())
@@ -87,10 +88,8 @@ impl Tenant for Pages {
     }
 
     fn queue_weak(&mut self, flash: &mut Flash, chunk: ChunkId) {
-        if let Some(known) = self.chunks.get_mut(&chunk) {
-            known.is_weak = true;
-            flash.stirred = true;
-        }
+        self.weaken(chunk);
+        flash.stirred = true;
     }
 
     fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {

@@ -2,7 +2,14 @@
 
 use crate::place::Place;
 use openftl_core::{ChunkId, Frame};
+use openftl_parts::cleaning::victim::VictimPolicy;
 use std::collections::BTreeMap;
+
+/// Whether victims are chosen by `policy`. Others are taken for [`VictimPolicy::Greedy`].
+#[must_use]
+pub fn cleans_by(policy: VictimPolicy) -> bool {
+    matches!(policy, VictimPolicy::Greedy | VictimPolicy::CostBenefit | VictimPolicy::MinimumDecliningCost)
+}
 
 /// What is read of a victim at a time.
 pub(crate) struct Window {

@@ -86,7 +86,7 @@ impl Point {
 fn theory_of(policy: VictimPolicy, over_provisioning: f64, pages: u32) -> Option<f64> {
     match policy {
         VictimPolicy::Greedy => Some(theory::greedy(over_provisioning, pages)),
-        VictimPolicy::CostBenefit => None,
+        VictimPolicy::CostBenefit | VictimPolicy::MinimumDecliningCost => None,
         VictimPolicy::Fifo => Some(theory::fifo(over_provisioning)),
         VictimPolicy::Windowed(window) => Some(theory::windowed(over_provisioning, pages, window.as_f64())),
         VictimPolicy::Choices(choices) => Some(theory::choices(over_provisioning, pages, choices)),

@@ -25,7 +25,7 @@ pub struct DriveFlags {
     /// Flash for data beyond the capacity, as a share of it [default: 10%].
     #[arg(long, value_name = "SHARE", help_heading = "Drive")]
     pub over_provisioning: Option<Share>,
-    /// How garbage collection chooses its victims: greedy, cost-benefit, fifo, windowed:25% (the emptiest of the quarter
+    /// How garbage collection chooses its victims: greedy, cost-benefit, minimum-declining-cost, fifo, windowed:25% (the emptiest of the quarter
     /// that was closed first) or d-choices:10 (the emptiest of ten drawn at random) [default: greedy].
     #[arg(long, value_name = "POLICY", help_heading = "Drive")]
     pub victim: Option<VictimPolicy>,

@@ -3,6 +3,7 @@
 use super::number::whole;
 use clap::{Args, Subcommand};
 use openftl_core::units::{ByteSize, Share};
+use openftl_parts::VictimPolicy;
 use std::path::PathBuf;
 
 const PAGES_EXAMPLES: &str = "\
@@ -91,6 +92,7 @@ Examples:
   openftl pages bench --drive drives/eleos.toml
   openftl pages bench --drive drives/eleos.toml --bytes 100-4000 --batch 64 --durable
   openftl pages bench --drive drives/eleos.toml --fill 80% --store-writes 6 --seed 2 --json
+  openftl pages bench --drive drives/eleos.toml --zipf 0.99 --victim minimum-declining-cost
 
 Whatever the description says, the store is new, in memory, and in virtual time. Write amplification is NAND bytes over bytes that were put;
 beside it stands that of the theory of greedy collection with the same spare flash, for the bytes on media.";
@@ -110,6 +112,12 @@ pub struct PageBench {
     /// How often what the pages hold is put once more, at random.
     #[arg(long, value_name = "N", default_value = "4", value_parser = super::number::positive)]
     pub store_writes: f64,
+    /// Puts some pages more often than others: page of rank k as often as k to the power of minus this (0.99 is YCSB's). 0: all alike.
+    #[arg(long, value_name = "THETA", default_value = "0", value_parser = super::number::not_negative)]
+    pub zipf: f64,
+    /// How the chunk to clean is chosen: greedy, cost-benefit or minimum-declining-cost [default: as described].
+    #[arg(long, value_name = "POLICY")]
+    pub victim: Option<VictimPolicy>,
     /// Pages of a batch.
     #[arg(long, value_name = "N", default_value = "64", value_parser = whole::<u64>(1, 100_000))]
     pub batch: u64,

@@ -9,6 +9,7 @@ use openftl_core::{BLOCK_BYTES, Time};
 use openftl_drive::page_drive::PageDrive;
 use openftl_drive::page_store::PageStore;
 use openftl_lab::theory;
+use openftl_lab::zipf::Zipf;
 use openftl_media::EmulatedDevice;
 use openftl_pages::{Change, HEADER_BYTES, PAGE_BYTES_MAX, Session};
 use openftl_parts::Durability;
@@ -33,6 +34,8 @@ struct Measured {
     batch: u64,
     durable: bool,
     seed: u64,
+    zipf: f64,
+    victim: String,
     batches: u64,
     pages_put: u64,
     bytes_put: u64,
@@ -61,6 +64,9 @@ struct Host {
     chance: Xoshiro256PlusPlus,
     noise: Vec<u8>,
     sizes: (u64, u64),
+    /// Which page is put next: a rank, and the page of each.
+    popularity: Zipf,
+    by_rank: Vec<u64>,
     batch: u64,
     durability: Durability,
     /// Changes of the batch that is being gathered.
@@ -70,6 +76,11 @@ struct Host {
 impl Host {
     fn below(&mut self, bound: u64) -> u64 {
         self.chance.next_u64() % bound
+    }
+
+    fn put_any(&mut self) -> Result<(), Failure> {
+        let rank = self.popularity.draw(&mut self.chance);
+        self.put(self.by_rank[rank as usize])
     }
 
     fn put(&mut self, lpid: u64) -> Result<(), Failure> {
@@ -93,7 +104,10 @@ impl Host {
 }
 
 pub fn run(arguments: &PageBench) -> Result<(), Failure> {
-    let drive = PageDrive::read(&arguments.drive)?;
+    let mut drive = PageDrive::read(&arguments.drive)?;
+    if let Some(victim) = arguments.victim {
+        drive.clean_by(victim)?;
+    }
     let mut store = drive.in_memory(arguments.seed)?;
     let (session, wsn) = store.open_session(SESSION).map_err(failure)?;
     let mut chance = Xoshiro256PlusPlus::seed_from_u64(arguments.seed);
@@ -103,15 +117,21 @@ pub fn run(arguments: &PageBench) -> Result<(), Failure> {
     let durability = if arguments.durable { Durability::Durable } else { Durability::Volatile };
     let sizes = (least, most);
     let batch = arguments.batch;
-    let mut host = Host { store, session, wsn, chance, noise, sizes, batch, durability, staged: 0 };
     let on_media = |bytes: u64| (bytes + HEADER_BYTES as u64).div_ceil(GRAIN_BYTES) * GRAIN_BYTES;
-    let capacity = host.store.drive().capacity_bytes();
+    let capacity = store.drive().capacity_bytes();
     // A batch takes room beside what it replaces.
     let room = arguments.fill.of(capacity).min(capacity.saturating_sub(2 * batch * on_media(most)));
     let pages = room / on_media(least.midpoint(most)).max(1);
     if pages == 0 {
         return Err(Failure::bad_input("there is no room for a page").fix("ask for a larger store, or smaller batches"));
     }
+    let popularity = Zipf::new(pages, arguments.zipf);
+    let mut by_rank: Vec<u64> = (0..pages).collect();
+    for at in (1..by_rank.len()).rev() {
+        by_rank.swap(at, (chance.next_u64() % (at as u64 + 1)) as usize);
+    }
+    let mut host =
+        Host { store, session, wsn, chance, noise, sizes, popularity, by_rank, batch, durability, staged: 0 };
     for lpid in 0..pages {
         host.put(lpid)?;
     }
@@ -120,15 +140,13 @@ pub fn run(arguments: &PageBench) -> Result<(), Failure> {
     // What comes before the steady state does not count.
     let puts = (pages as f64 * arguments.store_writes) as u64;
     for _ in 0..puts / 2 {
-        let lpid = host.below(pages);
-        host.put(lpid)?;
+        host.put_any()?;
     }
     host.commit()?;
     host.store.drive_mut().reset_statistics();
     let began = host.store.now();
     for _ in 0..puts - puts / 2 {
-        let lpid = host.below(pages);
-        host.put(lpid)?;
+        host.put_any()?;
     }
     host.commit()?;
     host.store.sync().map_err(failure)?;
@@ -161,6 +179,8 @@ fn measure(arguments: &PageBench, drive: &PageDrive, host: &mut Host, pages: u64
         batch: arguments.batch,
         durable: arguments.durable,
         seed: arguments.seed,
+        zipf: arguments.zipf,
+        victim: drive.victim().to_string(),
         batches: of_pages.batches_committed,
         pages_put: of_pages.pages_put,
         bytes_put: of_pages.bytes_put,

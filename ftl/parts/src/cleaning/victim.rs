@@ -4,9 +4,14 @@
 //! |---|---|---|
 //! | `greedy` | the emptiest | from lists by valid blocks |
 //! | `cost-benefit` | the greatest (1 − u) × age / 2u | by looking at all |
+//! | `minimum-declining-cost` | the greatest (1 − u)² × rest / u | by looking at all |
 //! | `fifo` | the one that was closed first | in the [`ClosingOrder`] |
 //! | `windowed:25%` | the emptiest of the quarter that was closed first | in the [`ClosingOrder`] |
 //! | `d-choices:10` | the emptiest of ten drawn at random | in the [`ClosingOrder`] |
+//!
+//! Cleaning a chunk costs less the longer it waits, for what it holds is written again meanwhile. *Minimum declining cost* (Lomet and Luo 2020) takes
+//! the chunk whose cost falls least: of cost ∝ 1 / (1 − u) that is the one where u / ((1 − u)² × rest) is least, if what it holds is written
+//! again once in a `rest`. A block drive takes the age of the chunk for that; a store of pages knows more.
 //!
 //! None of them chooses a chunk that gives nothing back: where theirs would, the next takes its place.
 
@@ -28,6 +33,8 @@ pub enum VictimPolicy {
     /// The chunk with the greatest benefit/cost = (1 − u) × age / 2u (Rosenblum and Ousterhout 1992), where u is the
     /// share of valid blocks: gives hot chunks time to empty themselves.
     CostBenefit,
+    /// The chunk that it costs least to clean now instead of later: see the module.
+    MinimumDecliningCost,
     /// The chunk that was closed first: what a log that is written round and round does.
     Fifo,
     /// The chunk with the fewest valid blocks among this share of the closed chunks, those that were closed first.
@@ -63,6 +70,23 @@ impl Candidate {
         // Scaled to whole numbers: 2^20 keeps the order of neighbouring shares, and age stays below 2^40 blocks.
         let invalid = u64::from(blocks - valid);
         Some(((invalid << 20) / (2 * u64::from(valid))).saturating_mul(age + 1))
+    }
+
+    /// How slowly the cost of collecting it falls, if its blocks are written again once in its age: the candidate with the greatest is the victim.
+    /// `None` if nothing would be gained.
+    #[inline]
+    #[must_use]
+    pub fn steadiness(self) -> Option<u64> {
+        let Candidate { valid, blocks, age } = self;
+        if valid >= blocks {
+            return None;
+        }
+        if valid == 0 {
+            return Some(u64::MAX);
+        }
+        let invalid = u64::from(blocks - valid);
+        let emptiness = ((invalid * invalid) << 16) / (u64::from(valid) * u64::from(blocks));
+        Some((emptiness + 1).saturating_mul(age + 1))
     }
 }
 
@@ -100,7 +124,7 @@ pub fn emptiest_of_choices(
 /// A victim policy that there is not.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "\"{text}\" is no victim policy{why}: choose greedy, cost-benefit, fifo, windowed:25% (a share from 0.0001% to \
+    "\"{text}\" is no victim policy{why}: choose greedy, cost-benefit, minimum-declining-cost, fifo, windowed:25% (a share from 0.0001% to \
      100%), or d-choices:10 (1 to {CHOICES_MAX})"
 )]
 pub struct PolicyError {
@@ -120,6 +144,7 @@ impl FromStr for VictimPolicy {
         match (name, number) {
             ("greedy", None) => Ok(VictimPolicy::Greedy),
             ("cost-benefit", None) => Ok(VictimPolicy::CostBenefit),
+            ("minimum-declining-cost", None) => Ok(VictimPolicy::MinimumDecliningCost),
             ("fifo", None) => Ok(VictimPolicy::Fifo),
             ("windowed", None) => Err(error(" without its window")),
             ("windowed", Some(share)) => match share.parse::<Share>() {
@@ -144,6 +169,7 @@ impl fmt::Display for VictimPolicy {
         match self {
             VictimPolicy::Greedy => f.write_str("greedy"),
             VictimPolicy::CostBenefit => f.write_str("cost-benefit"),
+            VictimPolicy::MinimumDecliningCost => f.write_str("minimum-declining-cost"),
             VictimPolicy::Fifo => f.write_str("fifo"),
             VictimPolicy::Windowed(window) => write!(f, "windowed:{window}"),
             VictimPolicy::Choices(choices) => write!(f, "d-choices:{choices}"),
@@ -189,6 +215,15 @@ mod tests {
     }
 
     #[test]
+    fn the_cost_of_what_is_written_again_soon_falls_fast_and_can_wait() {
+        let worth = |valid, age| Candidate { valid, blocks: 256, age }.steadiness();
+        assert!(worth(100, 10) > worth(100, 5) && worth(100, 10) > worth(120, 10));
+        assert!(worth(200, 10_000) > worth(50, 10), "a cold chunk before a hot one that is emptier");
+        assert!(worth(200, 100) < worth(50, 100), "of two alike the emptier one");
+        assert_eq!((worth(0, 0), worth(256, 1_000_000)), (Some(u64::MAX), None));
+    }
+
+    #[test]
     fn fifo_takes_the_oldest_that_gives_anything_back() {
         assert_eq!(first_closed(&closed_with(&[15, 3, 0]), BLOCKS), Some(ChunkId(0)));
         assert_eq!(first_closed(&closed_with(&[16, 16, 9, 0]), BLOCKS), Some(ChunkId(2)));
@@ -221,7 +256,7 @@ mod tests {
 
     #[test]
     fn policies_are_written_as_they_are_read() {
-        for text in ["greedy", "cost-benefit", "fifo", "windowed:25%", "windowed:0.5%", "d-choices:10"] {
+        for text in ["greedy", "cost-benefit", "minimum-declining-cost", "fifo", "windowed:25%", "windowed:0.5%", "d-choices:10"] {
             assert_eq!(text.parse::<VictimPolicy>().unwrap().to_string(), text);
         }
         assert_eq!("windowed: 0.25".parse(), Ok(VictimPolicy::Windowed(Share::percent(25))));

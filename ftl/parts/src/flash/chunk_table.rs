@@ -168,7 +168,7 @@ impl ChunkTable {
         self.policy = policy;
         self.chance = Xoshiro256PlusPlus::seed_from_u64(seed);
         self.closing = match policy {
-            VictimPolicy::Greedy | VictimPolicy::CostBenefit => Vec::new(),
+            VictimPolicy::Greedy | VictimPolicy::CostBenefit | VictimPolicy::MinimumDecliningCost => Vec::new(),
             VictimPolicy::Fifo | VictimPolicy::Windowed(_) | VictimPolicy::Choices(_) => {
                 vec![ClosingOrder::default(); self.lists.len()]
             }
@@ -505,7 +505,9 @@ impl ChunkTable {
         let fewest = self.fewest_valid(group)?;
         let order = || &self.closing[group as usize];
         Some(match self.policy {
-            VictimPolicy::Greedy | VictimPolicy::CostBenefit => (u64::from(fewest), alike),
+            VictimPolicy::Greedy | VictimPolicy::CostBenefit | VictimPolicy::MinimumDecliningCost => {
+                (u64::from(fewest), alike)
+            },
             VictimPolicy::Fifo => {
                 (order().number(victim::first_closed(order(), self.blocks_per_chunk)?), self.lists.len() as u64)
             }
@@ -522,7 +524,8 @@ impl ChunkTable {
         let blocks = self.blocks_per_chunk;
         match self.policy {
             VictimPolicy::Greedy => self.emptiest(group),
-            VictimPolicy::CostBenefit => self.greatest_benefit(group),
+            VictimPolicy::CostBenefit => self.greatest(group, Candidate::benefit_over_cost),
+            VictimPolicy::MinimumDecliningCost => self.greatest(group, Candidate::steadiness),
             VictimPolicy::Fifo => victim::first_closed(&self.closing[group as usize], blocks),
             VictimPolicy::Windowed(window) => victim::emptiest_of_window(&self.closing[group as usize], blocks, window),
             VictimPolicy::Choices(choices) => {
@@ -544,7 +547,7 @@ impl ChunkTable {
         least_worn.map(ChunkId)
     }
 
-    fn greatest_benefit(&self, group: u32) -> Option<ChunkId> {
+    fn greatest(&self, group: u32, worth: fn(Candidate) -> Option<u64>) -> Option<ChunkId> {
         let blocks = self.blocks_per_chunk;
         let lowest = self.fewest_valid(group)?;
         let mut best: Option<(u64, ChunkId)> = None;
@@ -553,8 +556,8 @@ impl ChunkTable {
             while next != NONE {
                 let chunk = &self.chunks[next as usize];
                 let candidate = Candidate { valid: chunk.valid, blocks, age: self.written - chunk.closed_at };
-                if let Some(worth) = candidate.benefit_over_cost()
-                    && best.is_none_or(|(other, _)| worth > other)
+                if let Some(worth) = worth(candidate)
+                    && best.is_none_or(|(most, _)| worth > most)
                 {
                     best = Some((worth, ChunkId(next)));
                 }
