@@ -1,10 +1,10 @@
-//! What a store of pages keeps in its area: leaves of the map, the anchor, groups of the ring, headers of pages.
+//! What a store of pages keeps in its area: leaves of the map, the anchor, records of the log, headers of pages.
 
 use openftl_core::BLOCK_BYTES;
 use openftl_pages::layout::Anchor;
 use openftl_pages::leaf::Leaf;
 use openftl_pages::place::{HEADER_BYTES, Header, Place};
-use openftl_pages::record::{GROUP_HEAD_BYTES, read_group_head, read_records};
+use openftl_pages::record::read_records;
 use openftl_pages::session::Sessions;
 
 /// Blocks that have sessions.
@@ -17,10 +17,10 @@ pub fn run(bytes: &[u8]) {
     if let Some(header) = Header::read(bytes) {
         assert_eq!(header.to_bytes(), bytes[..HEADER_BYTES], "a header is written as it was read");
     }
-    if let Some(anchor) = Anchor::read(&block) {
+    if let Some((anchor, chunks)) = Anchor::read(&block) {
         let mut again = [0; BLOCK_BYTES];
-        anchor.write(&mut again);
-        assert_eq!(Anchor::read(&again), Some(anchor), "an anchor that is written is read back");
+        anchor.write(&chunks, &mut again);
+        assert_eq!(Anchor::read(&again), Some((anchor, chunks)), "an anchor that is written is read back");
     }
     if let Some(mut leaf) = Leaf::read(&block) {
         let pages: Vec<(u64, Place)> = leaf.pages_from(0).collect();
@@ -38,8 +38,5 @@ pub fn run(bytes: &[u8]) {
     // Sessions are what they are, whatever a block has.
     let mut sessions = Sessions::new(BLOCKS);
     sessions.read(1, &block);
-    if let Some(count) = block.len().checked_sub(GROUP_HEAD_BYTES) {
-        _ = read_group_head(&block, 0).map(|bytes| bytes.min(count));
-    }
     _ = read_records(bytes);
 }

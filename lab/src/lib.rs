@@ -34,6 +34,7 @@ pub mod load;
 pub mod load_spec;
 pub mod loads;
 pub mod map_caches;
+pub mod order_table;
 pub mod outcome;
 pub mod picture;
 pub mod steady;

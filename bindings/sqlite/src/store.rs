@@ -129,7 +129,7 @@ impl Store {
             ("header_bytes", pages.header_bytes),
             ("grain_bytes", pages.grain_bytes),
             ("padded_bytes", pages.padded_bytes),
-            ("ring_bytes", pages.ring_bytes),
+            ("log_bytes", pages.log_bytes),
             ("carried_bytes", pages.carried_bytes),
             ("batches_committed", pages.batches_committed),
             ("batches_aborted", pages.batches_aborted),

@@ -43,12 +43,12 @@ fn small_transactions_put_no_journal_bytes() {
         let of = |name: &str| figure(lines[1], name) - figure(lines[0], name);
         println!(
             "compress={compress}: database of {pages} pages; {} batches, {} pages, {:.2} MB put, {:.2} MB of headers and grains, {:.2} MB to \
-             the ring, {:.2} MB padding, {:.2} MB on NAND (pages {:.2}, ring and map {:.2}, relocation {:.2}, log {:.2}, padding {:.2}); {seconds:.2} s with opening and closing",
+             the log, {:.2} MB padding, {:.2} MB on NAND (pages {:.2}, map {:.2}, relocation {:.2}, log {:.2}, padding {:.2}); {seconds:.2} s with opening and closing",
             of("batches_committed"),
             of("pages_put"),
             of("bytes_put") as f64 / 1e6,
             (of("header_bytes") + of("grain_bytes")) as f64 / 1e6,
-            of("ring_bytes") as f64 / 1e6,
+            of("log_bytes") as f64 / 1e6,
             of("padded_bytes") as f64 / 1e6,
             of("nand_bytes") as f64 / 1e6,
             of("nand_page_bytes") as f64 / 1e6,

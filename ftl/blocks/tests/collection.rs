@@ -32,9 +32,11 @@ fn overwrite(profile: &str, capacity: u64, victim: VictimPolicy, collection: Col
 
 #[test]
 fn a_full_drive_stays_alive_by_every_policy() {
-    for victim in
-        VICTIM_POLICIES.into_iter().chain([VictimPolicy::MinimumDecliningCost, VictimPolicy::Choices(1), VictimPolicy::Windowed(Share::percent(1))])
-    {
+    for victim in VICTIM_POLICIES.into_iter().chain([
+        VictimPolicy::MinimumDecliningCost,
+        VictimPolicy::Choices(1),
+        VictimPolicy::Windowed(Share::percent(1)),
+    ]) {
         for collection in SCOPES {
             let statistics = overwrite("tiny", 2_000, victim, collection, 8);
             let collected: u64 = statistics.groups.iter().map(|group| group.victims).sum();

@@ -1,15 +1,15 @@
-//! Checkpoints: what the ring says goes to the leaves of the map, so that the ring can go on.
+//! Checkpoints: what the log says goes to the leaves of the map, so that its chunks can go.
 //!
 //! ```text
 //!   idle ──▶ quiescing ──▶ writing ──▶ ending ──▶ idle
 //!            nothing new   leaves and  the anchor says
-//!            is committed; sessions    where the ring
+//!            is committed; sessions    where the log
 //!            all is on     as they     begins now
 //!            media         were then
 //! ```
 //!
-//! For an instant all that was committed is on media and in the ring. A leaf says what was true then, whatever has changed since: that is in the
-//! part of the ring which the anchor will begin with.
+//! For an instant all that was committed is on media and in the log. A leaf says what was true then, whatever has changed since: that is in the
+//! part of the log which the anchor will begin with.
 
 use crate::drive::PageFtl;
 use crate::layout::{Anchor, SESSION_BLOCKS};
@@ -31,13 +31,15 @@ pub(crate) enum Checkpoint {
     /// Leaves are written.
     Writing(Box<Snapshot>),
     /// The anchor is written, or to be.
-    Ending { anchor: Anchor, write: Option<u64> },
+    Ending { anchor: Anchor, tail: u64, write: Option<u64> },
 }
 
 /// What was true when all was on media.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     anchor: Anchor,
+    /// Where the log ended.
+    tail: u64,
     /// Leaves that are to be written.
     leaves: BTreeSet<u64>,
     /// Blocks of sessions that are to be written.
@@ -68,7 +70,7 @@ impl PageFtl {
     /// Goes on with the checkpoint. Returns whether anything was done.
     pub(crate) fn advance_checkpoint(&mut self) -> bool {
         match &mut self.checkpoint {
-            Checkpoint::Idle if self.pages.ring.is_long() => {
+            Checkpoint::Idle if self.pages.log.is_long() => {
                 self.begin_checkpoint();
                 true
             }
@@ -76,8 +78,9 @@ impl PageFtl {
             Checkpoint::Quiescing => self.quiesce(),
             Checkpoint::Writing(_) => self.write_leaves(),
             Checkpoint::Ending { write: None, .. } => self.write_anchor(),
-            Checkpoint::Ending { anchor, write: Some(write) } if *write <= self.durable_write => {
-                self.pages.ring.tail = anchor.tail;
+            Checkpoint::Ending { anchor, tail, write: Some(write) } if *write <= self.durable_write => {
+                let places = self.pages.log.forget_before(*tail, anchor.group);
+                self.pages.forget_groups(&mut self.ftl.flash, places);
                 self.checkpoint = Checkpoint::Idle;
                 true
             }
@@ -92,13 +95,12 @@ impl PageFtl {
         if self.pages.has_in_flight() {
             return has_acted | self.pages.push_out_all(&mut self.ftl.flash);
         }
-        let ring = &self.pages.ring;
-        if !self.pages.queue.is_empty() || !ring.gathered.is_empty() || !ring.ready.is_empty() {
+        if self.pages.durable < last || !self.pages.log.again.is_empty() {
             return has_acted;
         }
+        let tail = self.pages.log.head;
         let anchor = Anchor {
-            tail: ring.head,
-            group: ring.next_group,
+            group: self.pages.log.next_group,
             version: self.pages.next_version,
             capacity_grains: self.pages.capacity_grains,
         };
@@ -110,7 +112,7 @@ impl PageFtl {
         };
         let sessions = (0..SESSION_BLOCKS).map(session_block).collect();
         self.pages.before = Some(BTreeMap::new());
-        self.checkpoint = Checkpoint::Writing(Box::new(Snapshot { anchor, leaves, sessions }));
+        self.checkpoint = Checkpoint::Writing(Box::new(Snapshot { anchor, tail, leaves, sessions }));
         true
     }
 
@@ -135,7 +137,8 @@ impl PageFtl {
                 continue;
             }
             let Some(first) = snapshot.leaves.first().copied() else {
-                self.checkpoint = Checkpoint::Ending { anchor: snapshot.anchor, write: None };
+                let Snapshot { anchor, tail, .. } = **snapshot;
+                self.checkpoint = Checkpoint::Ending { anchor, tail, write: None };
                 self.pages.before = None;
                 return true;
             };
@@ -178,10 +181,41 @@ impl PageFtl {
 
     fn write_anchor(&mut self) -> bool {
         let Checkpoint::Ending { anchor, .. } = self.checkpoint else { return false };
-        let Some(frame) = self.ftl.flash.frames.acquire(FrameForm::Bytes) else { return false };
-        anchor.write(self.ftl.flash.frames.bytes_mut(frame));
-        let Some(write) = self.write_area(0, &[frame]) else { return false };
-        self.checkpoint = Checkpoint::Ending { anchor, write: Some(write) };
+        let Some(number) = self.write_as_anchor(anchor) else { return false };
+        if let Checkpoint::Ending { write, .. } = &mut self.checkpoint {
+            *write = Some(number);
+        }
         true
+    }
+
+    /// Writes the anchor, with the chunks of the log. Returns the number of the write.
+    fn write_as_anchor(&mut self, anchor: Anchor) -> Option<u64> {
+        let frame = self.ftl.flash.frames.acquire(FrameForm::Bytes)?;
+        self.pages.take_spares(&mut self.ftl.flash);
+        let chunks = self.pages.log.chunks(self.ftl.flash.format, anchor.group);
+        anchor.write(&chunks, self.ftl.flash.frames.bytes_mut(frame));
+        let write = self.write_area(0, &[frame])?;
+        self.pages.anchor = anchor;
+        if self.naming.is_none() && !self.pages.log.unnamed.is_empty() {
+            self.naming = Some((write, self.pages.log.unnamed.len()));
+        }
+        Some(write)
+    }
+
+    /// Has the anchor name chunks that the log is to go on in. Returns whether anything was done.
+    pub(crate) fn name_chunks(&mut self) -> bool {
+        match self.naming {
+            Some((write, count)) if write <= self.durable_write => {
+                self.pages.log.spares.extend(self.pages.log.unnamed.drain(..count));
+                self.naming = None;
+                true
+            }
+            Some(_) => false,
+            None if self.pages.take_spares(&mut self.ftl.flash) => {
+                let anchor = self.pages.anchor;
+                self.write_as_anchor(anchor).is_some()
+            }
+            None => false,
+        }
     }
 }

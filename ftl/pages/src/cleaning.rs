@@ -3,15 +3,15 @@
 //! ```text
 //!   victim ──▶ a window of it is read ──▶ page by page: does the map say that it is here? ──▶ put with others that move
 //!      ▲                                                                                          │ programmed
-//!      └── chosen while free chunks are few        erased ◀── the ring says so, for good ◀────────┘
+//!      └── chosen while free chunks are few        erased ◀── the log says so, for good ◀────────┘
 //! ```
 //!
 //! Pages are found by their headers, one behind the other; blocks say where the first page begins in them, so that a block that is lost costs the
 //! pages that reach into it, and no others.
 
-use crate::open_chunk::Owner;
+use crate::open_chunk::{Owner, Stream};
 use crate::pages::{PageChunk, Pages};
-use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Place};
+use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place};
 use crate::queue::Mutation;
 use crate::reading::OF_VICTIM;
 use crate::record::Record;
@@ -43,6 +43,7 @@ impl Pages {
         let worth = self.chunk_grains - crate::place::grains_of(self.page_bytes_max) + 1;
         let may = self.chunks.iter().filter(|(chunk, known)| {
             !self.slot_of.contains_key(chunk)
+                && !known.is_log
                 && known.moving == 0
                 && (known.is_weak || (is_short && known.live < worth))
         });
@@ -158,7 +159,8 @@ impl Pages {
                 self.cleaning.at.as_mut().expect("a chunk is cleaned").grain = next;
                 return true;
             }
-            false => Header::read(&flash.frames.bytes(window.frames[index])[within..]),
+            false => Header::read(&flash.frames.bytes(window.frames[index])[within..])
+                .filter(|header| header.kind == Kind::Page),
         };
         let Some(header) = header else {
             let next = next_head(block + 1);
@@ -194,7 +196,7 @@ impl Pages {
             let is_needed = of_map || change.is_some();
             let put_before = self.chunks[&chunk].put_before.at.min(header.version);
             let moved = match page {
-                Some(page) if is_needed => self.put(flash, header, &[page], owner, true, put_before).map(Some),
+                Some(page) if is_needed => self.put(flash, header, &[page], owner, Stream::Moves, put_before).map(Some),
                 _ => Some(None),
             };
             self.scratch = bytes;

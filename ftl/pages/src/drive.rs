@@ -5,9 +5,9 @@
 
 use crate::checkpointing::Checkpoint;
 use crate::error::{StoreError, expect_length};
-use crate::open_chunk::Owner;
+use crate::open_chunk::{Owner, Stream};
 use crate::pages::{PageStatistics, Pages};
-use crate::place::{GRAIN_BYTES, HEADER_BYTES, Header, Place, grains_of};
+use crate::place::{GRAIN_BYTES, HEADER_BYTES, Header, Kind, Place, grains_of};
 use crate::queue::{Mutation, Queued};
 use crate::reads::{ReadFor, Wanted};
 use crate::record::{CHANGE_BYTES, Record};
@@ -31,7 +31,7 @@ pub(crate) const OWN: u64 = 1 << 63;
 /// Of those, a flush.
 pub(crate) const OWN_FLUSH: u64 = OWN | 1 << 62;
 
-/// Part of the ring that mutations may take that are not in it yet.
+/// Part of the log that mutations may take that are not in it yet.
 const QUEUE_SHARE: usize = 8;
 
 /// Who waits until mutations are durable.
@@ -46,25 +46,22 @@ pub struct PageFtl<M: ?Sized = dyn Media> {
     pub(crate) pages: Pages,
     /// Who waits, by mutation.
     pub(crate) waiters: VecDeque<Waiter>,
-    /// Batches in the ring that are not known to be durable: mutation, session, number.
+    /// Batches in the log that are not known to be durable: mutation, session, number.
     pub(crate) logged: VecDeque<(u64, SessionId, u64)>,
     /// All mutations up to this one are to be durable soon, and are.
     pub(crate) wanted: u64,
-    pub(crate) durable: u64,
     /// Writes of the area: the last one begun, the last one before which all are acknowledged, and those behind that are.
     pub(crate) next_write: u64,
     pub(crate) acknowledged: u64,
     acknowledged_early: Vec<u64>,
-    /// Groups on their way: write, last mutation.
-    pub(crate) groups: VecDeque<(u64, u64)>,
-    /// The last mutation of which the group was acknowledged.
-    pub(crate) written: u64,
-    /// A flush is under way, begun when so many writes were acknowledged, and mutations up to that one.
-    pub(crate) flushing: Option<(u64, u64)>,
+    /// A flush is under way, begun when so many writes were acknowledged.
+    pub(crate) flushing: Option<u64>,
     /// Writes of the area that are durable.
     pub(crate) durable_write: u64,
     pub(crate) checkpoint: Checkpoint,
-    /// A write of the area has failed: what is durable of the ring is known no more.
+    /// The anchor is written by this write, and names so many more chunks for the log.
+    pub(crate) naming: Option<(u64, usize)>,
+    /// A write of the area has failed: what is durable of the map is known no more.
     pub(crate) area_lost: Option<IoError>,
     /// The session whose batch was committed last: the others come first.
     turn: u32,
@@ -94,15 +91,13 @@ impl<M: Media> PageFtl<M> {
             waiters: VecDeque::new(),
             logged: VecDeque::new(),
             wanted: 0,
-            durable: 0,
             next_write: 0,
             acknowledged: 0,
             acknowledged_early: Vec::new(),
-            groups: VecDeque::new(),
-            written: 0,
             flushing: None,
             durable_write: 0,
             checkpoint: Checkpoint::Idle,
+            naming: None,
             area_lost: None,
             turn: 0,
             done: Vec::new(),
@@ -136,7 +131,7 @@ impl PageFtl {
     pub fn flash_bytes(&self) -> u64 {
         let geometry = &self.ftl.flash.geometry;
         let chunks: u32 = (0..geometry.groups).map(|group| self.ftl.flash.provisioning.tenant_share(group)).sum();
-        let shared = chunks.saturating_sub(self.pages.layout.kept_chunks());
+        let shared = chunks.saturating_sub(self.pages.layout.kept_chunks(geometry.blocks_per_chunk));
         u64::from(shared) * u64::from(geometry.blocks_per_chunk) * BLOCK_BYTES as u64
     }
 
@@ -179,17 +174,16 @@ impl PageFtl {
             format!("{:?} at grain {}: {states:?}, {} in flight", open.chunk, open.next_grain, open.pages.len())
         });
         format!(
-            "{} pages, {} of {} grains, {} mutations wait, {} bytes gathered, {} groups ready, wanted {}, written {}, durable {}, \
+            "{} pages, {} of {} grains, {} mutations wait, {} bytes gathered, {} groups ready, wanted {}, durable {}, \
              writes {}/{}/{}, {:?}, {} doomed, victim {:?}, {} reads wait, open {:?}; {}",
             pages.index.pages(),
             pages.live_grains,
             pages.capacity_grains,
             pages.queue.last() - pages.queue.logged,
-            pages.ring.gathered.len(),
-            pages.ring.ready.len(),
+            pages.log.gathered.len(),
+            pages.log.ready.len(),
             self.wanted,
-            self.written,
-            self.durable,
+            pages.durable,
             self.durable_write,
             self.acknowledged,
             self.next_write,
@@ -212,7 +206,7 @@ impl PageFtl {
 
     /// Changes of a batch, at most.
     fn batch_max(&self) -> usize {
-        self.pages.ring.bytes() / QUEUE_SHARE / CHANGE_BYTES
+        self.pages.log.bytes() / QUEUE_SHARE / CHANGE_BYTES
     }
 
     /// Whether a page of so many grains can be put in place of `old`.
@@ -282,7 +276,7 @@ impl PageFtl {
 
     /// A batch is committed by a mutation: whoever waits is told now, or when that is durable.
     fn committed(&mut self, tag: u64, durability: Durability, mutation: u64) {
-        if durability == Durability::Volatile || mutation <= self.durable {
+        if durability == Durability::Volatile || mutation <= self.pages.durable {
             self.done.push(StoreDone { tag, result: Ok(None), at: self.ftl.flash.now });
             return;
         }
@@ -294,7 +288,7 @@ impl PageFtl {
     /// Commits every batch whose turn it is. Returns whether there was one.
     fn commit_waiting(&mut self) -> bool {
         let mut has_acted = false;
-        while !self.checkpoint.is_quiescing() && self.pages.queue.bytes() * QUEUE_SHARE < self.pages.ring.bytes() {
+        while !self.checkpoint.is_quiescing() && self.pages.queue.bytes() * QUEUE_SHARE < self.pages.log.bytes() {
             let ready = self.pages.sessions.all_mut().filter_map(|(number, state)| {
                 let next = state.last + 1;
                 state.batches.get(&next).and_then(|batch| batch.commit).map(|_| (number, next))
@@ -389,9 +383,9 @@ impl PageFtl {
     /// A request of the block FTL has ended.
     fn take(&mut self, Done { tag, result, .. }: Done) {
         if tag == OWN_FLUSH {
-            let (write, mutation) = self.flushing.take().expect("a flush is under way");
+            let write = self.flushing.take().expect("a flush is under way");
             match result {
-                Ok(()) => self.flushed(write, mutation),
+                Ok(()) => self.durable_write = self.durable_write.max(write),
                 Err(error) => self.area_lost = Some(error),
             }
             return;
@@ -403,9 +397,6 @@ impl PageFtl {
         while let Some(next) = self.acknowledged_early.iter().position(|write| *write == self.acknowledged + 1) {
             self.acknowledged_early.swap_remove(next);
             self.acknowledged += 1;
-        }
-        while let Some((_, last)) = self.groups.pop_front_if(|(write, _)| *write <= self.acknowledged) {
-            self.written = last;
         }
     }
 
@@ -447,20 +438,22 @@ impl PageFtl {
         has_acted |= self.commit_waiting();
         has_acted |= self.make_room();
         has_acted |= self.log();
+        has_acted |= self.tell_durable();
         has_acted |= self.advance_checkpoint();
+        has_acted |= self.name_chunks();
         has_acted |= self.begin_flush();
-        has_acted | self.pages.release_doomed(&mut self.ftl.flash, self.durable)
+        has_acted | self.pages.release_doomed(&mut self.ftl.flash)
     }
 
     /// Cleans while that is needed, and has what waits for it become durable.
     fn make_room(&mut self) -> bool {
         let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
-        let may_clean = !self.checkpoint.is_quiescing() && pages.queue.bytes() * QUEUE_SHARE < pages.ring.bytes();
+        let may_clean = !self.checkpoint.is_quiescing() && pages.queue.bytes() * QUEUE_SHARE < pages.log.bytes();
         let mut has_acted = may_clean && pages.clean(flash);
         if !pages.is_short(flash) {
             return has_acted;
         }
-        // Nothing else makes room but what waits: pages that have moved are to be on media, and the ring is to say so.
+        // Nothing else makes room but what waits: pages that have moved are to be on media, and the log is to say so.
         if pages.cleaning.at.is_none() || Pages::free_chunks(flash) == 0 {
             for slot in 0..pages.open.len() {
                 let is_moving = |open: &crate::open_chunk::OpenChunk| {
@@ -554,10 +547,10 @@ impl StoreTarget for PageFtl {
             pieces.iter().for_each(|piece| sum.update(piece));
             crc = sum.value();
             let version = self.pages.next_version;
-            let header = Header { lpid, version, bytes: length, crc };
+            let header = Header { kind: Kind::Page, lpid, version, bytes: length, crc };
             let owner = Owner::Staged(session.0, wsn, changes as u32);
             let put_before = self.pages.put_before(&self.ftl.flash, old);
-            let place = self.pages.put(&mut self.ftl.flash, header, pieces, owner, false, put_before);
+            let place = self.pages.put(&mut self.ftl.flash, header, pieces, owner, Stream::Host, put_before);
             let place = place.ok_or(StoreError::Busy);
             self.ftl.hand_over();
             let place = place?;

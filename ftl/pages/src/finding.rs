@@ -1,15 +1,13 @@
-//! What is found of pages when a drive is opened: the map as the last checkpoint left it, and what the ring says has changed since.
+//! What is found of pages when a drive is opened: the map as the last checkpoint left it, and what the log says has changed since.
 
 use crate::error::expect_length;
 use crate::index::Index;
-use crate::layout::{Anchor, RING_FIRST, SESSION_BLOCKS};
+use crate::layout::{Anchor, SESSION_BLOCKS};
 use crate::leaf::Leaf;
-use crate::open_chunk::OpenChunk;
+use crate::open_chunk::{OpenChunk, Stream};
 use crate::pages::{PageChunk, Pages};
 use crate::place::{Place, grains_of};
-use crate::reads::Carried;
-use crate::record::{GROUP_HEAD_BYTES, Put, Record, group_blocks, read_group_head, read_records};
-use crate::request::SessionId;
+use crate::replaying;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::{BLOCK_BYTES, ChunkId, Clock};
 use openftl_parts::flash::Flash;
@@ -19,19 +17,11 @@ use openftl_parts::open_error::OpenError;
 use openftl_parts::words::Access;
 use std::collections::BTreeMap;
 
-/// Blocks of the area that are read at a time.
-const READ_BLOCKS: usize = 64;
+/// Blocks that are read at a time.
+pub(crate) const READ_BLOCKS: usize = 64;
 
-fn lost(text: String) -> OpenError {
+pub(crate) fn lost(text: String) -> OpenError {
     OpenError::Tenant { text, is_lost: true }
-}
-
-/// What the ring has said.
-#[derive(Default)]
-struct Replayed {
-    carried: BTreeMap<u64, Carried>,
-    /// Changes of batches of which the end has not come.
-    parts: BTreeMap<(SessionId, u64), Vec<(u64, Put)>>,
 }
 
 /// Reads blocks of the area, one after the other.
@@ -63,12 +53,13 @@ pub(crate) fn adopt(
     let mut anchor = None;
     if ftl.place(0) != Some(map::Place::Unmapped) {
         read(ftl, pages, &[0], clock, |_, block, _| {
-            anchor = Some(Anchor::read(block).ok_or_else(|| lost("the anchor of the store is none".to_owned()))?);
+            let none = || lost("the anchor of the store is none, or one of another version".to_owned());
+            anchor = Some(Anchor::read(block).ok_or_else(none)?);
             Ok(())
         })?;
     }
     // Power went before the store was made.
-    let Some(anchor) = anchor else {
+    let Some((anchor, log)) = anchor else {
         return Err(OpenError::Tenant {
             text: "the store was not made to its end: make it again".to_owned(),
             is_lost: false,
@@ -91,13 +82,14 @@ pub(crate) fn adopt(
         Ok(())
     })?;
     pages.index = Index::from_media(slots, found);
-    let replayed = replay(ftl, pages, anchor, clock)?;
+    pages.anchor = anchor;
+    let carried = replaying::replay(ftl, pages, anchor, &log, access, clock)?;
     take_chunks(ftl, pages, access)?;
-    for (lpid, carried) in &replayed.carried {
+    for (lpid, carried) in &carried {
         let length = expect_length(*lpid, carried.bytes.len(), pages.page_bytes_max);
         pages.live_grains += u64::from(grains_of(length.map_err(|error| lost(error.to_string()))?));
     }
-    pages.carried = replayed.carried;
+    pages.carried = carried;
     ftl.hand_over();
     Ok(())
 }
@@ -106,92 +98,7 @@ fn is_mapped(ftl: &BlockFtl, block: u64) -> bool {
     ftl.place(block) != Some(map::Place::Unmapped)
 }
 
-/// Takes over what the ring says, group by group.
-fn replay(ftl: &mut BlockFtl, pages: &mut Pages, anchor: Anchor, clock: &mut dyn Clock) -> Result<Replayed, OpenError> {
-    let mut replayed = Replayed::default();
-    let (mut head, mut group) = (anchor.tail, anchor.group);
-    let end = anchor.tail + u64::from(pages.layout.ring_blocks);
-    while head < end {
-        // A group that found no room before the end of the ring is at its beginning.
-        let wrapped = pages.ring.place(head, pages.layout.ring_blocks);
-        let mut next = None;
-        for place in [head, wrapped] {
-            let block = u64::from(RING_FIRST) + pages.ring.block(place);
-            if next.is_none() && place < end && is_mapped(ftl, block) {
-                read(ftl, pages, &[block], clock, |_, bytes, _| {
-                    next = read_group_head(bytes, group).map(|count| (place, count));
-                    Ok(())
-                })?;
-            }
-        }
-        let Some((place, count)) = next else { break };
-        let blocks = group_blocks(count);
-        let within = pages.ring.block(place);
-        if within + u64::from(blocks) > u64::from(pages.layout.ring_blocks) {
-            return Err(lost(format!("group {group} of the ring reaches beyond its end")));
-        }
-        let wanted: Vec<u64> = (0..u64::from(blocks)).map(|at| u64::from(RING_FIRST) + within + at).collect();
-        let mut bytes = Vec::new();
-        read(ftl, pages, &wanted, clock, |_, block, _| {
-            bytes.extend_from_slice(block);
-            Ok(())
-        })?;
-        let records = read_records(&bytes[GROUP_HEAD_BYTES..GROUP_HEAD_BYTES + count]);
-        let records =
-            records.ok_or_else(|| lost(format!("group {group} of the ring has something else than records")))?;
-        records.into_iter().try_for_each(|record| take_record(ftl, pages, &mut replayed, record))?;
-        (head, group) = (place + u64::from(blocks), group + 1);
-    }
-    (pages.ring.tail, pages.ring.head, pages.ring.next_group) = (anchor.tail, head, group);
-    Ok(replayed)
-}
-
-fn take_record(ftl: &BlockFtl, pages: &mut Pages, replayed: &mut Replayed, record: Record) -> Result<(), OpenError> {
-    match record {
-        Record::Changes { session, wsn, digest, is_last, puts } => {
-            replayed.parts.entry((session, wsn)).or_default().extend(puts);
-            if !is_last {
-                return Ok(());
-            }
-            for (lpid, put) in replayed.parts.remove(&(session, wsn)).expect("it was just added to") {
-                replayed.carried.remove(&lpid);
-                match put {
-                    Put::At(place) => {
-                        expect_place(&ftl.flash, lpid, place)?;
-                        pages.index.set(lpid, Some(place));
-                    }
-                    Put::Deleted => _ = pages.index.set(lpid, None),
-                    Put::Carried { version, bytes } => {
-                        pages.next_version = pages.next_version.max(version + 1);
-                        pages.index.set(lpid, None);
-                        replayed.carried.insert(lpid, Carried { version, bytes });
-                    }
-                }
-            }
-            let number = pages.sessions.find(session).map_err(|error| lost(error.to_string()))?;
-            let state = pages.sessions.get_mut(number).expect("it was just found");
-            if wsn > state.last {
-                state.committed(wsn, digest);
-                state.durable = wsn;
-            }
-        }
-        Record::Moved { lpid, from, to } => {
-            if pages.index.get(lpid) == Some(from) {
-                expect_place(&ftl.flash, lpid, to)?;
-                pages.index.set(lpid, Some(to));
-            }
-        }
-        Record::Lost { lpid, from } => {
-            if pages.index.get(lpid) == Some(from) {
-                pages.index.set(lpid, Some(Place::LOST));
-            }
-        }
-        Record::Forgotten(session) => pages.sessions.forget(session),
-    }
-    Ok(())
-}
-
-fn expect_place(flash: &Flash, lpid: u64, place: Place) -> Result<(), OpenError> {
+pub(crate) fn expect_place(flash: &Flash, lpid: u64, place: Place) -> Result<(), OpenError> {
     if place == Place::LOST {
         return Ok(());
     }
@@ -224,7 +131,7 @@ fn take_chunks(ftl: &mut BlockFtl, pages: &mut Pages, access: Access) -> Result<
             continue;
         }
         let open = ftl.flash.units.open(chunk, found.write_pointer);
-        let slot = pages.add_open(OpenChunk::new(chunk, open, false, found.write_pointer));
+        let slot = pages.add_open(OpenChunk::new(chunk, open, Stream::Host, found.write_pointer));
         let free = pages.host.slots.iter().position(Option::is_none);
         match free {
             Some(at) => pages.host.slots[at] = Some(slot),

@@ -58,6 +58,7 @@ impl<M: Media> Ftl for PageFtl<M> {
             drive.ftl.flash.turn_read_only_if_worn_out(&drive.ftl.journal.superblock);
             drive.pages.release_found(&mut drive.ftl.flash);
             drive.ftl.hand_over();
+            drive.secure_log(clock)?;
         }
         Ok(drive)
     }
@@ -90,7 +91,7 @@ impl<M: Media> Ftl for PageFtl<M> {
     /// Batches that are not committed are given up.
     fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
         self.checkpoint_now(clock)?;
-        let is_all_durable = self.durable >= self.pages.queue.last();
+        let is_all_durable = self.pages.durable >= self.pages.queue.last();
         if let Some(reason) = self.ftl.read_only_reason().filter(|_| !is_all_durable) {
             return Err(OpenError::Unwritable(reason));
         }
@@ -108,6 +109,18 @@ impl<M: Media> Ftl for PageFtl<M> {
 }
 
 impl PageFtl {
+    /// Waits until what was found of the log is on media for good.
+    fn secure_log(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
+        let mut done = Vec::new();
+        while !self.pages.log.is_secure() && self.expect_writable().is_ok() {
+            self.poll(clock.now(), &mut done);
+            if !self.pages.log.is_secure() && self.expect_writable().is_ok() {
+                clock.wait_until(self.ftl.next_due().ok_or(OpenError::Stopped)?);
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a checkpoint of all that is committed, and waits for it. One that is under way may have begun before the last commit.
     fn checkpoint_now(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
         let mut done = Vec::new();

@@ -100,7 +100,10 @@ mod tests {
 
     #[test]
     fn steps_follow_each_other() {
-        assert_eq!([0, 4, 5, 6, 7, 8, 9, 10, 12, 16, u64::MAX].map(step), [8, 8, 9, 10, 11, 12, 12, 13, 14, 16, STEPS - 1]);
+        assert_eq!(
+            [0, 4, 5, 6, 7, 8, 9, 10, 12, 16, u64::MAX].map(step),
+            [8, 8, 9, 10, 11, 12, 12, 13, 14, 16, STEPS - 1]
+        );
     }
 
     #[test]

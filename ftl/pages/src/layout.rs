@@ -1,38 +1,52 @@
 //! The area: blocks of the block FTL below that no host sees.
 //!
 //! ```text
-//!   0         1 ···         9 ···                      ···
-//!   [ anchor ][ sessions   ][ ring: what was committed ][ leaves of the map ]
+//!   0         1 ···         9 ···
+//!   [ anchor ][ sessions   ][ leaves of the map ]
 //! ```
 //!
 //! | block | bytes | field |
 //! |---|---|---|
 //! | 0, the anchor | 0-3 | `OXPA` |
-//! | | 4-5 | version 1 |
-//! | | 8-15 | block of the ring, counted from its beginning and never back, that the oldest group begins in |
-//! | | 16-23 | number of that group |
+//! | | 4-5 | version 2 |
+//! | | 16-23 | number of the oldest group of the log that is needed |
 //! | | 24-31 | a version that no page has, nor will one have a smaller one |
 //! | | 32-39 | grains that pages may take |
+//! | | 40-43 | how many chunks follow |
+//! | | 64 | chunks that the log is in, or may be in by now, 4 bytes each |
 
-use openftl_core::BLOCK_BYTES;
+use openftl_core::{BLOCK_BYTES, ChunkId};
 
 /// Blocks that have what is known of sessions.
 pub const SESSION_BLOCKS: u32 = 8;
 
-/// The first block of the ring.
-pub const RING_FIRST: u32 = 1 + SESSION_BLOCKS;
+/// The first block that has a leaf.
+const LEAF_FIRST: u32 = 1 + SESSION_BLOCKS;
 
-/// Blocks of the ring are so many times this.
-pub const RING_STEP: u32 = 16;
+/// Blocks of the log are so many times this.
+pub const LOG_STEP: u32 = 16;
+
+/// Chunks of the log beyond those that its blocks fill: the one of which a part is needed, one that failed, one that was left by a power cut, and those
+/// that it is to go on in.
+const LOG_CHUNKS_MORE: u32 = 3 + LOG_SPARES as u32;
+
+/// Chunks that the anchor names before the log goes on in them.
+pub const LOG_SPARES: usize = 2;
+
+/// Chunks that an anchor names, at most.
+pub const LOG_CHUNKS_MAX: usize = (BLOCK_BYTES - HEAD_BYTES) / size_of::<u32>();
+
+/// Bytes of the anchor before the chunks.
+const HEAD_BYTES: usize = 64;
 
 const MAGIC: [u8; 4] = *b"OXPA";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// Where everything is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Blocks of the ring.
-    pub ring_blocks: u32,
+    /// Blocks of the log that may be needed at a time.
+    pub log_blocks: u32,
     /// Leaves that there is room for.
     pub slots: u32,
     /// Chunks that are written side by side with what hosts put, and with what moves.
@@ -45,28 +59,32 @@ impl Layout {
     /// The block of a slot.
     #[must_use]
     pub fn slot_block(&self, slot: u32) -> u64 {
-        u64::from(RING_FIRST + self.ring_blocks + slot)
+        u64::from(LEAF_FIRST + slot)
     }
 
-    /// Chunks that no page counts on: open ones, those that moving pages may need, and those that leave.
+    /// Chunks of so many blocks that the log may have.
     #[must_use]
-    pub fn kept_chunks(&self) -> u32 {
-        self.host_chunks + 2 * self.move_chunks + 3
+    pub fn log_chunks(&self, chunk_blocks: u32) -> u32 {
+        self.log_blocks.div_ceil(chunk_blocks) + LOG_CHUNKS_MORE
+    }
+
+    /// Chunks of so many blocks that no page counts on: open ones, those that moving pages and the log may need, and those that leave.
+    #[must_use]
+    pub fn kept_chunks(&self, chunk_blocks: u32) -> u32 {
+        self.host_chunks + 2 * self.move_chunks + 3 + self.log_chunks(chunk_blocks)
     }
 
     /// Blocks of the area.
     #[must_use]
     pub fn area_blocks(&self) -> u32 {
-        RING_FIRST + self.ring_blocks + self.slots
+        LEAF_FIRST + self.slots
     }
 }
 
 /// What the anchor says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Anchor {
-    /// Where the oldest group begins that is needed.
-    pub tail: u64,
-    /// Its number.
+    /// The number of the oldest group that is needed.
     pub group: u64,
     /// No page has this version, nor will one have a smaller one.
     pub version: u64,
@@ -75,27 +93,37 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// As it is on media.
-    pub fn write(self, block: &mut [u8; BLOCK_BYTES]) {
+    /// As it is on media, with the chunks that the log may be in.
+    pub fn write(self, chunks: &[ChunkId], block: &mut [u8; BLOCK_BYTES]) {
         block.fill(0);
         block[..4].copy_from_slice(&MAGIC);
         block[4..6].copy_from_slice(&VERSION.to_le_bytes());
-        let words = [self.tail, self.group, self.version, self.capacity_grains];
+        let words = [0, self.group, self.version, self.capacity_grains];
         for (bytes, word) in block[8..].chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        block[40..44].copy_from_slice(&(chunks.len() as u32).to_le_bytes());
+        for (bytes, chunk) in block[HEAD_BYTES..].chunks_exact_mut(size_of::<u32>()).zip(chunks) {
+            bytes.copy_from_slice(&chunk.0.to_le_bytes());
         }
     }
 
     /// From media. `None`: it is none.
     #[must_use]
-    pub fn read(block: &[u8; BLOCK_BYTES]) -> Option<Anchor> {
+    pub fn read(block: &[u8; BLOCK_BYTES]) -> Option<(Anchor, Vec<ChunkId>)> {
         if block[..4] != MAGIC || block[4..6] != VERSION.to_le_bytes() {
             return None;
         }
         let mut words =
             block[8..].chunks_exact(8).map(|word| u64::from_le_bytes(*word.first_chunk().expect("8 bytes")));
         let mut next = || words.next().expect("a block has 511 words");
-        Some(Anchor { tail: next(), group: next(), version: next(), capacity_grains: next() })
+        next();
+        let anchor = Anchor { group: next(), version: next(), capacity_grains: next() };
+        let mut halves =
+            block[40..].chunks_exact(4).map(|half| u32::from_le_bytes(*half.first_chunk().expect("4 bytes")));
+        let count = halves.next().expect("a block has more") as usize;
+        let chunks = halves.skip((HEAD_BYTES - 44) / 4).take(count).map(ChunkId).collect();
+        (count <= LOG_CHUNKS_MAX).then_some((anchor, chunks))
     }
 }
 
@@ -105,11 +133,14 @@ mod tests {
 
     #[test]
     fn an_anchor_is_read_as_it_was_written() {
-        let anchor = Anchor { tail: 1 << 40, group: 7, version: 9, capacity_grains: 11 };
+        let anchor = Anchor { group: 7, version: 9, capacity_grains: 11 };
         let mut block = [1; BLOCK_BYTES];
-        anchor.write(&mut block);
-        assert_eq!(Anchor::read(&block), Some(anchor));
-        block[4] = 2;
+        let chunks: Vec<ChunkId> = (7..7 + LOG_CHUNKS_MAX as u32).map(ChunkId).collect();
+        for chunks in [&chunks[..0], &chunks[..3], &chunks] {
+            anchor.write(chunks, &mut block);
+            assert_eq!(Anchor::read(&block), Some((anchor, chunks.to_vec())));
+        }
+        block[4] = 1;
         assert_eq!(Anchor::read(&block), None);
     }
 }

@@ -6,23 +6,24 @@
 //! ```text
 //!   session a   batch 1 ─ batch 2 ─ ...      stage ──▶ units of flash ──▶ commit ──▶ map
 //!   session b   batch 1 ─ ...                (while it grows)             │
-//!                                                                         └──▶ ring (log) ──▶ leaves of the map
+//!                                                                         └──▶ log ──▶ leaves of the map
 //! ```
 //!
-//! The rest of the drive is the block FTL as it is: it keeps the *area* ([`layout`]), blocks that no host sees, with the ring and the leaves of the
-//! map. Its transactions, log and checkpoints make them survive power cuts; pages are its [tenant](openftl_parts::tenant), and their wear is shared.
+//! The rest of the drive is the block FTL as it is: it keeps the *area* ([`layout`]), blocks that no host sees, with the leaves of the map. Its own
+//! log and checkpoints make them survive power cuts; pages are its [tenant](openftl_parts::tenant), and their wear is shared. The log of pages is in
+//! chunks beside those of pages, so a durable batch costs a unit of it, and nothing of the block FTL.
 //!
 //! # The life of a page, and what a power cut after each step leaves
 //! 1. **Staged**: its bytes are in frames, or on media already; no read sees it. *Nothing; its room is given back.*
 //! 2. **Committed**: the map says where it is, with all others of its batch. *All of the batch or nothing, and each session has a prefix of its
 //!    batches.*
-//! 3. **Durable**: the ring says so, for good. *It is there.*
-//! 4. **Moved**: cleaning has put it elsewhere. The old place is erased when the ring says so, for good. *It is there, at one place or the other.*
+//! 3. **Durable**: the log says so, for good. *It is there.*
+//! 4. **Moved**: cleaning has put it elsewhere. The old place is erased when the log says so, for good. *It is there, at one place or the other.*
 //! 5. **Deleted**, or put again: as 2 and 3.
 //!
 //! # What a durable commit costs
-//! Where the device keeps nothing through a power cut, a batch that fills units is durable when they are programmed and the ring names them. What is
-//! shorter than half a unit goes to the ring with its bytes, and to its unit when that is full (`logging`).
+//! Where the device keeps nothing through a power cut, a batch that fills units is durable when they are programmed and the log names them. What is
+//! shorter than half a unit goes to the log with its bytes, and to its unit when that is full (`logging`).
 //!
 //! | file | noun |
 //! |---|---|
@@ -34,17 +35,17 @@
 //! | [`index`] | the map |
 //! | [`session`] | sessions, and batches that are not committed |
 //! | [`layout`] | the area |
-//! | [`record`] | what the ring holds |
-//! | [`ring`] | the ring |
-//! | [`queue`] | what has changed and is not in the ring |
+//! | [`record`] | what the log holds |
+//! | [`log`] | the log |
+//! | [`queue`] | what has changed and is not in the log |
 //! | [`open_chunk`] | a chunk that is written |
 //! | `pages` | all pages, and their chunks |
 //! | `placing` | pages on their way to the medium |
 //! | `reads`, `reading` | pages that are read |
 //! | `victim`, `cleaning` | which chunk is cleaned, and how |
-//! | `logging` | from the queue to the ring |
-//! | `checkpointing` | from the ring to the leaves |
-//! | `finding` | what is found of pages when a drive is opened |
+//! | `logging` | from the queue to the log |
+//! | `checkpointing` | from the log to the leaves |
+//! | `finding`, `replaying` | what is found of pages when a drive is opened, and of the log |
 //! | `sizing` | how many bytes there is room for |
 //! | `ftl` | the drive as one of many: made, opened, verified, stopped |
 //! | `checking` | verifying all of it |
@@ -63,6 +64,7 @@ mod heat;
 pub mod index;
 pub mod layout;
 pub mod leaf;
+pub mod log;
 mod logging;
 pub mod open_chunk;
 mod pages;
@@ -72,8 +74,8 @@ pub mod queue;
 mod reading;
 mod reads;
 pub mod record;
+mod replaying;
 pub mod request;
-pub mod ring;
 pub mod session;
 mod sizing;
 mod tenancy;

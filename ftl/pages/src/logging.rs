@@ -1,34 +1,35 @@
-//! What has changed is written to the ring, in order, and made durable.
+//! What has changed is written to the log, in order, and made durable.
 //!
 //! ```text
-//!   queue ──▶ gathered ──▶ group, written as one transaction of the block FTL ──▶ flush ──▶ durable
+//!   queue ──▶ gathered ──▶ group, written to a chunk of the log ──▶ programmed: durable
 //!   (once the medium has its pages, or with their bytes)
 //! ```
 //!
 //! A record says where a page is only when the medium has that for good. A durable batch does not wait until the unit of its last page is full:
-//! what is short goes into the ring with its bytes, and to its unit later; what is longer than half a unit has the unit written as it is.
+//! what is short goes into the log with its bytes, and to its unit later; what is longer than half a unit has the unit written as it is.
+//! While a unit of the log is under way, durable batches gather for the next one.
 
 use crate::drive::{OWN, OWN_FLUSH, PageFtl};
-use crate::layout::RING_FIRST;
-use crate::open_chunk::{OpenChunk, Owner, UnitState};
+use crate::log::Group;
+use crate::open_chunk::{OpenChunk, Owner, Stream, UnitState};
 use crate::pages::Pages;
-use crate::place::{HEADER_BYTES, Header, Place};
+use crate::place::{GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place, grains_of};
 use crate::queue::{Mutation, Queued};
 use crate::record::{
-    CARRIED_BYTES, CHANGE_BYTES, CHANGES_HEAD_BYTES, GROUP_HEAD_BYTES, OTHER_BYTES, Record, begin_changes, end_changes,
-    group_head, push, push_carried, push_change,
+    CARRIED_BYTES, CHANGE_BYTES, CHANGES_HEAD_BYTES, OTHER_BYTES, Record, begin_changes, end_changes, push,
+    push_carried, push_change,
 };
 use crate::request::SessionId;
-use crate::ring::Group;
-use openftl_core::{BLOCK_BYTES, FrameForm};
+use openftl_core::BLOCK_BYTES;
+use openftl_core::checksum::crc32c;
 use openftl_parts::flash::Flash;
 use openftl_parts::target::{BlockTarget, Durability, Request};
 use openftl_parts::words::Handle;
 
-/// Part of the ring that mutations take before they are written without anybody waiting.
+/// Part of the log that mutations take before they are written without anybody waiting.
 const LAZY_SHARE: usize = 32;
 
-/// Part of the ring that mutations take before what they wait for is written: a unit that nobody fills is not to keep all others waiting.
+/// Part of the log that mutations take before what they wait for is written: a unit that nobody fills is not to keep all others waiting.
 const PRESSED_SHARE: usize = 16;
 
 /// What keeps a page from the medium.
@@ -59,7 +60,7 @@ impl Pages {
         self.unit_blocks * BLOCK_BYTES as u32 / 2
     }
 
-    /// Whether the first mutation can be written to the ring. If it `is_wanted`, has what it waits for written; short pages may be
+    /// Whether the first mutation can be written to the log. If it `is_wanted`, has what it waits for written; short pages may be
     /// carried if `may_carry`.
     fn is_ready(&mut self, flash: &mut Flash, is_wanted: bool, may_carry: bool) -> bool {
         let changes = match self.queue.front() {
@@ -70,7 +71,7 @@ impl Pages {
         if !is_wanted {
             return false;
         }
-        let carried_max = self.carried_max().min((self.ring.group_bytes_max() / 2) as u32);
+        let carried_max = self.carried_max().min((self.log.group_bytes_max() / 2) as u32);
         let (mut is_ready, mut to_push) = (true, Vec::new());
         for Queued { place, is_in_flight, .. } in changes {
             let Some(place) = place.filter(|_| *is_in_flight) else { continue };
@@ -93,58 +94,62 @@ impl Pages {
 
     /// Writes the first mutation, which is ready, to the group that is being gathered.
     fn gather(&mut self, flash: &Flash) {
+        // Ahead of all that names a page there.
+        for chunk in std::mem::take(&mut self.opened) {
+            self.gather_record(&Record::Opened { chunk, seal: flash.seals.get(chunk) });
+        }
         match self.queue.pop().expect("it is ready") {
             Mutation::Other(record) => self.gather_record(&record),
             Mutation::Batch { session, wsn, digest, changes, .. } => {
                 self.gather_batch(flash, session, wsn, digest, &changes);
             }
         }
-        self.ring.gathered_last = self.queue.logged;
+        self.log.gathered_last = self.queue.logged;
     }
 
     fn gather_record(&mut self, record: &Record) {
         self.expect_room(OTHER_BYTES);
-        push(&mut self.ring.gathered, record);
+        push(&mut self.log.gathered, record);
     }
 
     /// Begins another group if this one has no room for so many bytes.
     fn expect_room(&mut self, bytes: usize) {
-        if self.ring.gathered.len() + bytes > self.ring.group_bytes_max() {
-            self.ring.close();
+        if self.log.gathered.len() + bytes > self.log.group_bytes_max() {
+            self.log.close();
         }
     }
 
     fn gather_batch(&mut self, flash: &Flash, session: SessionId, wsn: u64, digest: u32, changes: &[Queued]) {
         self.expect_room(CHANGES_HEAD_BYTES + CARRIED_BYTES);
-        let (mut at, mut count) = (begin_changes(&mut self.ring.gathered, session, wsn, digest, changes.is_empty()), 0);
+        let (mut at, mut count) = (begin_changes(&mut self.log.gathered, session, wsn, digest, changes.is_empty()), 0);
         for (index, Queued { lpid, place, is_in_flight }) in changes.iter().enumerate() {
             let carried = place.filter(|_| *is_in_flight);
             let bytes = carried.map_or(CHANGE_BYTES, |place| CARRIED_BYTES + place.bytes() as usize);
-            if self.ring.gathered.len() + bytes > self.ring.group_bytes_max() {
-                end_changes(&mut self.ring.gathered, at, count);
-                self.ring.close();
-                (at, count) = (begin_changes(&mut self.ring.gathered, session, wsn, digest, false), 0);
+            if self.log.gathered.len() + bytes > self.log.group_bytes_max() {
+                end_changes(&mut self.log.gathered, at, count);
+                self.log.close();
+                (at, count) = (begin_changes(&mut self.log.gathered, session, wsn, digest, false), 0);
             }
             match carried {
-                None => push_change(&mut self.ring.gathered, *lpid, *place),
+                None => push_change(&mut self.log.gathered, *lpid, *place),
                 Some(place) => self.carry(flash, *lpid, place),
             }
             count += 1;
             if index + 1 == changes.len() {
                 // Whether the batch ends stands just before the number of its changes.
-                self.ring.gathered[at - 1] = 1;
+                self.log.gathered[at - 1] = 1;
             }
         }
-        end_changes(&mut self.ring.gathered, at, count);
+        end_changes(&mut self.log.gathered, at, count);
     }
 
-    /// Writes a page with its bytes to the ring.
+    /// Writes a page with its bytes to the log.
     fn carry(&mut self, flash: &Flash, lpid: u64, place: Place) {
         let mut bytes = std::mem::take(&mut self.scratch);
         self.copy_buffered(flash, place, &mut bytes);
         let header = Header::read(&bytes).expect("the drive has written it");
-        push_carried(&mut self.ring.gathered, lpid, header.version, header.bytes);
-        self.ring.gathered.extend_from_slice(&bytes[HEADER_BYTES..]);
+        push_carried(&mut self.log.gathered, lpid, header.version, header.bytes);
+        self.log.gathered.extend_from_slice(&bytes[HEADER_BYTES..]);
         self.statistics.carried_bytes += u64::from(header.bytes);
         self.scratch = bytes;
         let slot = self.slot_of[&place.chunk(flash.format)];
@@ -152,7 +157,72 @@ impl Pages {
         open.page_at(place).expect("it is in flight").owner = Owner::Logged;
     }
 
-    /// Whether the medium lacks a page that the ring names, or will name, or that moves.
+    /// Writes groups that are ready, as far as there is room. Returns whether there was one.
+    fn write_groups(&mut self, flash: &mut Flash) -> bool {
+        let has_failed =
+            |open: &OpenChunk| open.stream == Stream::Log && open.failed_at.is_some() && !open.pages.is_empty();
+        // Those that have to be put again come first.
+        if self.open.iter().flatten().any(has_failed) {
+            return false;
+        }
+        let chunk_blocks = self.chunk_grains / GRAINS_PER_BLOCK;
+        let mut has_acted = false;
+        while let Some(group) = self.log.ready.front() {
+            let bytes = group.records.len() as u32;
+            let blocks = grains_of(bytes).div_ceil(GRAINS_PER_BLOCK) + 1;
+            if !self.log.has_room(blocks, chunk_blocks) {
+                break;
+            }
+            let Group { records, last } = self.log.ready.pop_front().expect("there is one");
+            let (lpid, version) = (self.log.next_group, self.next_version);
+            let header = Header { kind: Kind::Group, lpid, version, bytes, crc: crc32c(&records) };
+            let Some(place) = self.put(flash, header, &[&records], Owner::Group(lpid), Stream::Log, 0) else {
+                self.log.ready.push_front(Group { records, last });
+                break;
+            };
+            self.log.place(flash.format, chunk_blocks, last, place);
+            self.statistics.log_bytes += u64::from(bytes);
+            has_acted = true;
+        }
+        has_acted
+    }
+
+    /// Writes groups again that were found after a power cut. Returns whether there was one.
+    fn write_again(&mut self, flash: &mut Flash) -> bool {
+        let mut has_acted = false;
+        while let Some((number, version, records)) = self.log.again.pop_front() {
+            let header =
+                Header { kind: Kind::Group, lpid: number, version, bytes: records.len() as u32, crc: crc32c(&records) };
+            let Some(place) = self.put(flash, header, &[&records], Owner::Group(number), Stream::Log, 0) else {
+                self.log.again.push_front((number, version, records));
+                return has_acted;
+            };
+            let old = self.log.move_to(flash.format, self.chunk_grains / GRAINS_PER_BLOCK, number, place);
+            self.log.left.push(old);
+            has_acted = true;
+        }
+        if self.log.last_in_flight().is_none() {
+            let left = std::mem::take(&mut self.log.left);
+            self.forget_groups(flash, left);
+            return true;
+        }
+        has_acted | self.push_log(flash)
+    }
+
+    /// Has groups written that are not on media. Returns whether anything was.
+    fn push_log(&mut self, flash: &mut Flash) -> bool {
+        let Some(place) = self.log.last_in_flight() else { return false };
+        let slot = self.slot_of[&place.chunk(flash.format)];
+        let open = self.open[slot].as_ref().expect("a group in flight is in an open chunk");
+        if Pages::delay(flash, open, place) == Delay::UnderWay {
+            return false;
+        }
+        let before = flash.outbox.len();
+        self.push_out(flash, slot);
+        flash.outbox.len() > before
+    }
+
+    /// Whether the medium lacks a page that the log names, or will name, or that moves.
     pub(crate) fn has_in_flight(&self) -> bool {
         let counts = |owner: Owner| matches!(owner, Owner::Queued(..) | Owner::Logged | Owner::Moves(_));
         !self.carried.is_empty()
@@ -177,62 +247,68 @@ impl Pages {
 }
 
 impl PageFtl {
-    /// Goes on with the ring. Returns whether anything was done.
+    /// Goes on with the log. Returns whether anything was done.
     pub(crate) fn log(&mut self) -> bool {
         let mut has_acted = false;
+        if !self.pages.log.again.is_empty() || !self.pages.log.left.is_empty() {
+            return self.pages.write_again(&mut self.ftl.flash);
+        }
         let may_carry = !self.checkpoint.is_quiescing();
         loop {
             let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
-            let is_pressed = pages.queue.bytes() * PRESSED_SHARE > pages.ring.bytes();
+            let is_pressed = pages.queue.bytes() * PRESSED_SHARE > pages.log.bytes();
             let is_wanted = pages.queue.logged < self.wanted || is_pressed;
-            let is_due = is_wanted || pages.queue.bytes() * LAZY_SHARE > pages.ring.bytes();
+            let is_due = is_wanted || pages.queue.bytes() * LAZY_SHARE > pages.log.bytes();
             // Groups that find no room wait, and are not to pile up.
-            if !is_due || pages.ring.ready.len() > 2 || !pages.is_ready(flash, is_wanted, may_carry) {
+            if !is_due || pages.log.ready.len() > 2 || !pages.is_ready(flash, is_wanted, may_carry) {
                 break;
             }
             pages.gather(flash);
             has_acted = true;
         }
-        let is_wanted = self.wanted > self.written;
-        if is_wanted && self.pages.ring.ready.is_empty() {
-            has_acted |= self.pages.ring.close();
+        let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
+        has_acted |= pages.write_groups(flash);
+        if self.wanted <= pages.durable {
+            return has_acted;
         }
-        has_acted | self.write_groups()
+        // What is under way ends first: those that wait meanwhile are written together.
+        let is_under_way = pages.log.last_in_flight().is_some_and(|place| {
+            let open = pages.slot_of.get(&place.chunk(flash.format)).and_then(|slot| pages.open[*slot].as_ref());
+            open.is_some_and(|open| Pages::delay(flash, open, place) == Delay::UnderWay)
+        });
+        if !is_under_way && pages.log.ready.is_empty() && pages.log.close() {
+            has_acted |= pages.write_groups(flash);
+        }
+        has_acted | pages.push_log(flash)
     }
 
-    /// Writes groups that are ready, as far as there is room.
-    fn write_groups(&mut self) -> bool {
-        let mut has_acted = false;
-        while let Some((place, blocks)) = self.pages.ring.room() {
-            let mut frames = Vec::new();
-            if !self.ftl.flash.frames.acquire_many(FrameForm::Bytes, blocks as usize, &mut frames) {
-                break;
-            }
-            let group = self.pages.ring.ready.front().expect("there is one");
-            let head = group_head(self.pages.ring.next_group, group.records.len() as u32);
-            let mut rest = &group.records[..];
-            for (index, frame) in frames.iter().enumerate() {
-                let block = self.ftl.flash.frames.bytes_mut(*frame);
-                let from = if index == 0 { GROUP_HEAD_BYTES } else { 0 };
-                if index == 0 {
-                    block[..GROUP_HEAD_BYTES].copy_from_slice(&head);
-                }
-                let count = rest.len().min(BLOCK_BYTES - from);
-                block[from..from + count].copy_from_slice(&rest[..count]);
-                block[from + count..].fill(0);
-                rest = &rest[count..];
-            }
-            let first = u64::from(RING_FIRST) + self.pages.ring.block(place);
-            let Some(write) = self.write_area(first, &frames) else { break };
-            let Group { records, last } = self.pages.ring.ready.pop_front().expect("there is one");
-            self.pages.statistics.ring_bytes += records.len() as u64;
-            let ring = &mut self.pages.ring;
-            ring.head = place + u64::from(blocks);
-            ring.next_group += 1;
-            self.groups.push_back((write, last));
-            has_acted = true;
+    /// Begins a flush if a checkpoint waits for one.
+    pub(crate) fn begin_flush(&mut self) -> bool {
+        let names = self.naming.is_some_and(|(write, _)| write <= self.acknowledged && write > self.durable_write);
+        let is_wanted = names || self.checkpoint.wants_flush(self.acknowledged, self.durable_write);
+        if self.flushing.is_some() || !is_wanted {
+            return false;
         }
-        has_acted
+        let is_begun = self.ftl.submit(self.ftl.flash.now, OWN_FLUSH, Request::Flush).is_ok();
+        if is_begun {
+            self.flushing = Some(self.acknowledged);
+        }
+        is_begun
+    }
+
+    /// Tells whoever waits for mutations that are durable by now. Returns whether there was one.
+    pub(crate) fn tell_durable(&mut self) -> bool {
+        let (durable, at) = (self.pages.durable, self.ftl.flash.now);
+        while let Some((_, session, wsn)) = self.logged.pop_front_if(|(number, _, _)| *number <= durable) {
+            if let Some(state) = self.pages.sessions.with(session) {
+                state.durable = state.durable.max(wsn);
+            }
+        }
+        let before = self.waiters.len();
+        while let Some(waiter) = self.waiters.pop_front_if(|waiter| waiter.mutation <= durable) {
+            self.done.push(crate::request::StoreDone { tag: waiter.tag, result: Ok(None), at });
+        }
+        self.waiters.len() < before
     }
 
     /// Writes blocks of the area. Returns the number of the write; `None`: not now, and the frames are given back.
@@ -252,38 +328,5 @@ impl PageFtl {
             self.next_write = write;
         }
         is_begun.then_some(write)
-    }
-
-    /// Begins a flush if somebody waits for what is written.
-    pub(crate) fn begin_flush(&mut self) -> bool {
-        let is_due = self.wanted > self.durable && self.written > self.durable && {
-            let next = self.waiters.iter().map(|waiter| waiter.mutation).find(|mutation| *mutation > self.durable);
-            next.unwrap_or(self.wanted).min(self.wanted) <= self.written
-        };
-        let is_wanted = is_due || self.checkpoint.wants_flush(self.acknowledged, self.durable_write);
-        if self.flushing.is_some() || !is_wanted {
-            return false;
-        }
-        let is_begun = self.ftl.submit(self.ftl.flash.now, OWN_FLUSH, Request::Flush).is_ok();
-        if is_begun {
-            self.flushing = Some((self.acknowledged, self.written));
-        }
-        is_begun
-    }
-
-    /// A flush has ended that was begun when so much was written.
-    pub(crate) fn flushed(&mut self, write: u64, mutation: u64) {
-        self.durable_write = self.durable_write.max(write);
-        self.durable = self.durable.max(mutation);
-        while let Some((_, session, wsn)) = self.logged.pop_front_if(|(number, _, _)| *number <= self.durable) {
-            if let Some(state) = self.pages.sessions.with(session) {
-                state.durable = state.durable.max(wsn);
-            }
-        }
-        let at = self.ftl.flash.now;
-        let durable = self.durable;
-        while let Some(waiter) = self.waiters.pop_front_if(|waiter| waiter.mutation <= durable) {
-            self.done.push(crate::request::StoreDone { tag: waiter.tag, result: Ok(None), at });
-        }
     }
 }

@@ -46,17 +46,30 @@ pub struct PageUnit {
     pub count: u32,
 }
 
+/// What is written to a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stream {
+    /// What hosts put.
+    Host,
+    /// What moves.
+    Moves,
+    /// The log.
+    Log,
+}
+
 /// Whose a page in flight is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     /// Of a batch that is not committed: session, number, index of the change.
     Staged(u32, u64, u32),
-    /// Of a mutation that is not in the ring: its number, index of the change.
+    /// Of a mutation that is not in the log: its number, index of the change.
     Queued(u64, u32),
     /// Of one that is, with its bytes.
     Logged,
     /// It moves from there.
     Moves(Place),
+    /// Of the log: it is the group with this number.
+    Group(u64),
     /// Nobody's any more.
     Dead,
 }
@@ -78,8 +91,8 @@ pub struct OpenChunk {
     pub chunk: ChunkId,
     /// The same, while it can be written.
     pub open: OpenId,
-    /// Whether what moves is written to it.
-    pub is_for_moves: bool,
+    /// What is written to it.
+    pub stream: Stream,
     /// The grain behind the last page.
     pub next_grain: u32,
     /// Units that have frames, in their order.
@@ -97,11 +110,11 @@ pub struct OpenChunk {
 impl OpenChunk {
     /// One that goes on at block `next`.
     #[must_use]
-    pub fn new(chunk: ChunkId, open: OpenId, is_for_moves: bool, next: u32) -> OpenChunk {
+    pub fn new(chunk: ChunkId, open: OpenId, stream: Stream, next: u32) -> OpenChunk {
         OpenChunk {
             chunk,
             open,
-            is_for_moves,
+            stream,
             next_grain: next * GRAINS_PER_BLOCK,
             units: VecDeque::new(),
             pages: VecDeque::new(),

@@ -2,18 +2,19 @@
 
 use crate::heat::{Heat, PutBefore};
 use crate::index::Index;
-use crate::layout::Layout;
+use crate::layout::{Anchor, LOG_SPARES, Layout};
+use crate::log::Log;
 use crate::open_chunk::OpenChunk;
 use crate::place::{GRAINS_PER_BLOCK, Place, grains_of};
 use crate::queue::Queue;
 use crate::reads::{Carried, PageReads};
-use crate::ring::Ring;
 use crate::session::Sessions;
-use crate::victim::Cleaning;
+use crate::victim::{Cleaning, Window};
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
 use openftl_parts::cleaning::victim::VictimPolicy;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_parts::flash::provisioning::Claim;
 use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::Units;
 use std::collections::BTreeMap;
@@ -36,8 +37,8 @@ pub struct PageStatistics {
     pub moved_bytes: u64,
     /// Bytes of units that were written before they were full.
     pub padded_bytes: u64,
-    /// Bytes of the ring, and of these bytes of pages.
-    pub ring_bytes: u64,
+    /// Bytes of the log, and of these bytes of pages.
+    pub log_bytes: u64,
     /// See above.
     pub carried_bytes: u64,
     /// Leaves of the map that were written.
@@ -57,7 +58,9 @@ pub(crate) struct PageChunk {
     pub live: u32,
     /// Of these, grains of batches that are not committed.
     pub held: u32,
-    /// Pages that have moved away from it, which the ring does not say yet.
+    /// It is the log's, and `live` are grains of groups.
+    pub is_log: bool,
+    /// Pages that have moved away from it, which the log does not say yet.
     pub moving: u32,
     /// It should be emptied before others.
     pub is_weak: bool,
@@ -85,20 +88,31 @@ pub(crate) struct Pages {
     pub capacity_grains: u64,
     pub coming_and_going: TenantChunks,
     pub index: Index,
-    /// Pages that the ring had with their bytes when the drive was opened, until they have a place.
+    /// Pages that the log had with their bytes when the drive was opened, until they have a place.
     pub carried: BTreeMap<u64, Carried>,
     pub chunks: BTreeMap<ChunkId, PageChunk>,
     /// Chunks that are written, and where each is among them.
     pub open: Vec<Option<OpenChunk>>,
     pub slot_of: BTreeMap<ChunkId, usize>,
-    /// Those that are written side by side: what hosts put, and what moves.
+    /// Those that are written side by side: what hosts put, and what moves; and the one for the log.
     pub host: Frontiers,
     pub moves: Frontiers,
+    pub logs: Frontiers,
     pub queue: Queue,
+    /// Chunks that were opened, which the log does not say.
+    pub opened: Vec<ChunkId>,
+    /// All mutations up to this one survive a power cut.
+    pub durable: u64,
     pub sessions: Sessions,
     /// Changes of batches that are not committed.
     pub staged: usize,
-    pub ring: Ring,
+    pub log: Log,
+    /// What the anchor says.
+    pub anchor: Anchor,
+    /// Chunks that it has, with those that it is to go on in.
+    pub log_chunks: u32,
+    /// Blocks of it that are read while the drive is opened.
+    pub log_window: Option<Window>,
     /// While a checkpoint writes leaves: where pages were that have changed since it began to.
     pub before: Option<BTreeMap<u64, Option<Place>>>,
     pub doomed: Vec<Doomed>,
@@ -137,7 +151,13 @@ impl Frontiers {
 }
 
 impl Pages {
-    pub(crate) fn new(geometry: &Geometry, layout: Layout, page_bytes_max: u32, capacity_grains: u64, victim: VictimPolicy) -> Pages {
+    pub(crate) fn new(
+        geometry: &Geometry,
+        layout: Layout,
+        page_bytes_max: u32,
+        capacity_grains: u64,
+        victim: VictimPolicy,
+    ) -> Pages {
         let chunk_grains = geometry.blocks_per_chunk * GRAINS_PER_BLOCK;
         Pages {
             layout,
@@ -153,10 +173,16 @@ impl Pages {
             slot_of: BTreeMap::new(),
             host: Frontiers::new(layout.host_chunks, victim, chunk_grains),
             moves: Frontiers::new(layout.move_chunks, victim, chunk_grains),
+            logs: Frontiers::new(1, victim, chunk_grains),
             queue: Queue::default(),
+            opened: Vec::new(),
+            durable: 0,
             sessions: Sessions::new(crate::layout::SESSION_BLOCKS),
             staged: 0,
-            ring: Ring::new(layout.ring_blocks),
+            log: Log::new(layout.log_blocks, page_bytes_max),
+            anchor: Anchor { capacity_grains, ..Anchor::default() },
+            log_chunks: 0,
+            log_window: None,
             before: None,
             doomed: Vec::new(),
             next_version: 1,
@@ -210,18 +236,34 @@ impl Pages {
         flash.geometry.pu_ids().map(|pu| flash.provisioning.tenant_chunks_on_pu(pu)).sum()
     }
 
+    fn is_own(flash: &Flash, chunk: ChunkId) -> bool {
+        flash.chunks.usage(chunk) == ChunkUse::Tenant
+    }
+
+    /// Whether the device lets one more chunk be open.
+    pub(crate) fn may_open(flash: &Flash) -> bool {
+        flash.units.count_open(|open| Pages::is_own(flash, open.chunk)) < flash.plan.open_tenant_chunks
+    }
+
+    /// Whether it does on a parallel unit.
+    pub(crate) fn may_open_on(flash: &Flash, pu: PuId) -> bool {
+        let is_there = |chunk: ChunkId| Pages::is_own(flash, chunk) && flash.format.pu_of(chunk) == pu;
+        let most = flash.plan.open_tenant_chunks_on_pu;
+        most == u32::MAX || flash.units.count_open(|open| is_there(open.chunk)) < most
+    }
+
     /// The parallel unit to open a chunk on: the one with most free chunks, best where nothing is being written.
     pub(crate) fn choose_pu(&self, flash: &Flash) -> Option<PuId> {
-        let is_busy = |pu: PuId| self.slot_of.keys().any(|chunk| flash.format.pu_of(*chunk) == pu);
-        let is_own = |chunk: ChunkId| flash.chunks.usage(chunk) == ChunkUse::Tenant;
-        if flash.units.count_open(|open| is_own(open.chunk)) >= flash.plan.open_tenant_chunks {
+        if !Pages::may_open(flash) {
             return None;
         }
-        let on = |pu: PuId| flash.units.count_open(|open| is_own(open.chunk) && flash.format.pu_of(open.chunk) == pu);
-        let most = flash.plan.open_tenant_chunks_on_pu;
-        let may_open = |pu: PuId| most == u32::MAX || on(pu) < most;
+        let is_busy = |pu: PuId| self.slot_of.keys().any(|chunk| flash.format.pu_of(*chunk) == pu);
         let free = |pu: PuId| flash.provisioning.tenant_chunks_on_pu(pu);
-        flash.geometry.pu_ids().filter(|pu| free(*pu) > 0 && may_open(*pu)).max_by_key(|pu| (!is_busy(*pu), free(*pu)))
+        flash
+            .geometry
+            .pu_ids()
+            .filter(|pu| free(*pu) > 0 && Pages::may_open_on(flash, *pu))
+            .max_by_key(|pu| (!is_busy(*pu), free(*pu)))
     }
 
     /// The map says that a page is at `place` from now on, or nowhere. Returns where it was.
@@ -242,18 +284,41 @@ impl Pages {
         known.map_or(0, |known| known.put_before.at.midpoint(self.next_version))
     }
 
-    /// A chunk should be emptied before others.
+    /// A chunk should be emptied before others. One of the log leaves soon anyway.
     pub(crate) fn weaken(&mut self, chunk: ChunkId) {
-        if let Some(known) = self.chunks.get_mut(&chunk) {
+        if let Some(known) = self.chunks.get_mut(&chunk).filter(|known| !known.is_log) {
             self.weak += u32::from(!known.is_weak);
             known.is_weak = true;
         }
     }
 
-    /// A page of a batch or of the map is at `place` from now on.
-    pub(crate) fn count_live(&mut self, flash: &Flash, place: Place) {
-        self.chunks.entry(place.chunk(flash.format)).or_default().live += place.grains();
-        self.live_grains += u64::from(place.grains());
+    /// Groups of the log are not needed any more, for good.
+    pub(crate) fn forget_groups(&mut self, flash: &mut Flash, places: Vec<Place>) {
+        for place in places {
+            let chunk = place.chunk(flash.format);
+            let known = self.chunks.get_mut(&chunk).expect("a chunk with a group is known");
+            known.live -= place.grains();
+            self.doom_if_empty(flash, chunk);
+        }
+        flash.stirred = true;
+    }
+
+    /// Takes chunks that the log is to go on in, if it lacks any and there are some. Returns whether some are not named by the anchor.
+    pub(crate) fn take_spares(&mut self, flash: &mut Flash) -> bool {
+        while self.log.spares.len() + self.log.unnamed.len() < LOG_SPARES {
+            let free = |pu: &PuId| flash.provisioning.tenant_chunks_on_pu(*pu);
+            let Some(pu) = flash.geometry.pu_ids().max_by_key(free) else { break };
+            let Some(chunk) = flash.provisioning.take(Claim::Tenant(pu)) else { break };
+            flash.chunks.set_usage(chunk, ChunkUse::Tenant);
+            self.log_chunks += 1;
+            self.log.unnamed.push(chunk);
+        }
+        !self.log.unnamed.is_empty()
+    }
+
+    /// Chunks that the log may need while no other is free.
+    pub(crate) fn kept_for_log(&self) -> u32 {
+        self.layout.log_chunks(self.chunk_grains / GRAINS_PER_BLOCK).saturating_sub(self.log_chunks)
     }
 
     /// Nothing is at `place` any more that anybody needs.
@@ -275,20 +340,23 @@ impl Pages {
     pub(crate) fn doom_if_empty(&mut self, flash: &mut Flash, chunk: ChunkId) {
         let is_empty = self.chunks.get(&chunk).is_some_and(|known| known.live == 0 && known.moving == 0);
         if is_empty && !self.slot_of.contains_key(&chunk) && self.cleaning.victim() != Some(chunk) {
-            let known = self.chunks.remove(&chunk);
-            self.weak -= u32::from(known.is_some_and(|known| known.is_weak));
-            self.doomed.push(Doomed { chunk, barrier: self.queue.last() });
+            let known = self.chunks.remove(&chunk).expect("it was just looked at");
+            self.weak -= u32::from(known.is_weak);
+            self.log_chunks -= u32::from(known.is_log);
+            // The anchor says of groups that they are not needed, and is durable.
+            let barrier = if known.is_log { 0 } else { self.queue.last() };
+            self.doomed.push(Doomed { chunk, barrier });
             self.coming_and_going.doom(flash, self.doomed.len());
             flash.stirred = true;
         }
     }
 
-    /// Gives back chunks that hold nothing for good: all mutations up to `durable` are.
-    pub(crate) fn release_doomed(&mut self, flash: &mut Flash, durable: u64) -> bool {
+    /// Gives back chunks that hold nothing for good: all mutations that they wait for are durable.
+    pub(crate) fn release_doomed(&mut self, flash: &mut Flash) -> bool {
         let before = self.doomed.len();
         let mut at = 0;
         while at < self.doomed.len() {
-            if self.doomed[at].barrier > durable {
+            if self.doomed[at].barrier > self.durable {
                 at += 1;
                 continue;
             }

@@ -9,10 +9,10 @@
 //!
 //! | bytes of a header | field |
 //! |---|---|
-//! | 0-7 | page number (LPID) |
+//! | 0-7 | page number (LPID), or number of the group |
 //! | 8-15 | version: greater for what was put later, whatever the page |
 //! | 16-19 | length in bytes, without the header |
-//! | 20 | kind: 1, a page |
+//! | 20 | kind: 1, a page; 2, a group of the log |
 //! | 21-23 | 0 |
 //! | 24-27 | CRC32C of bytes 0-23 and then of the CRC32C of the page |
 //! | 28-31 | CRC32C of the page |
@@ -132,12 +132,21 @@ impl Place {
     }
 }
 
-const KIND_PAGE: u8 = 1;
+/// What a header stands before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A page.
+    Page = 1,
+    /// Records of the log.
+    Group = 2,
+}
 
 /// What stands before a page. See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Which page it is.
+    /// A page or a group.
+    pub kind: Kind,
+    /// Which one it is.
     pub lpid: u64,
     /// Which version of it.
     pub version: u64,
@@ -165,12 +174,12 @@ impl Header {
     /// As it is on media.
     #[must_use]
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
-        let Header { lpid, version, bytes, crc } = self;
+        let Header { kind, lpid, version, bytes, crc } = self;
         let mut raw = HeaderBytes {
             lpid: lpid.into(),
             version: version.into(),
             bytes: bytes.into(),
-            kind: KIND_PAGE,
+            kind: kind as u8,
             zero: [0; 3],
             sealed: U32::ZERO,
             crc: crc.into(),
@@ -183,10 +192,11 @@ impl Header {
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Header> {
         let (raw, _) = HeaderBytes::read_from_prefix(bytes).ok()?;
-        let found =
-            Header { lpid: raw.lpid.get(), version: raw.version.get(), bytes: raw.bytes.get(), crc: raw.crc.get() };
-        let is_page = raw.kind == KIND_PAGE && (1..=PAGE_BYTES_MAX).contains(&found.bytes);
-        (is_page && raw.seal() == raw.sealed.get()).then_some(found)
+        let kind = [Kind::Page, Kind::Group].into_iter().find(|kind| *kind as u8 == raw.kind)?;
+        let (lpid, version, bytes, crc) = (raw.lpid.get(), raw.version.get(), raw.bytes.get(), raw.crc.get());
+        let found = Header { kind, lpid, version, bytes, crc };
+        let is_possible = (1..=PAGE_BYTES_MAX).contains(&bytes);
+        (is_possible && raw.seal() == raw.sealed.get()).then_some(found)
     }
 }
 
@@ -223,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written_and_nothing_else_is_one() {
-        let header = Header { lpid: u64::MAX, version: 7, bytes: 4096, crc: 0x1234_5678 };
+        let header = Header { kind: Kind::Page, lpid: u64::MAX, version: 7, bytes: 4096, crc: 0x1234_5678 };
         let bytes = header.to_bytes();
         assert_eq!(Header::read(&bytes), Some(header));
         for at in 0..HEADER_BYTES {

@@ -3,9 +3,9 @@
 //! Several chunks are written side by side, on parallel units of their own. A page goes to the one whose turn it is, and all of it to the same
 //! one; the turn goes on when a unit is full.
 
-use crate::open_chunk::{InFlight, NO_HEAD, OpenChunk, Owner, PageUnit, UnitState};
+use crate::open_chunk::{InFlight, NO_HEAD, OpenChunk, Owner, PageUnit, Stream, UnitState};
 use crate::pages::{Frontiers, PageChunk, Pages};
-use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Place, grains_of};
+use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place, grains_of};
 use crate::queue::Mutation;
 use crate::reads::Carried;
 use crate::record::Record;
@@ -16,9 +16,16 @@ use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::units::UnitId;
 use openftl_parts::words::Purpose;
 
-/// What the out-of-band bytes of a block of pages say: its block in the chunk, and in which grain the first page begins there.
-pub(crate) fn oob(block: u32, head: u8, sequence: u64) -> Oob {
-    Oob { kind: BlockKind::Tenant, address: u64::from(block) << 8 | u64::from(head), sequence }
+/// What the out-of-band bytes of a block say: its block in the chunk, and in which grain the first page or group begins there.
+fn oob(stream: Stream, block: u32, head: u8, sequence: u64) -> Oob {
+    let kind = if stream == Stream::Log { BlockKind::TenantLog } else { BlockKind::Tenant };
+    Oob { kind, address: u64::from(block) << 8 | u64::from(head), sequence }
+}
+
+/// Whether out-of-band bytes are those of block `block` of a chunk with pages, or with the log, which is true then.
+pub(crate) fn is_of(oob: Oob, block: u32) -> Option<bool> {
+    let is_of_tenant = matches!(oob.kind, BlockKind::Tenant | BlockKind::TenantLog);
+    (is_of_tenant && oob.address >> 8 == u64::from(block)).then_some(oob.kind == BlockKind::TenantLog)
 }
 
 fn owner_of(slot: usize, first: u32) -> u64 {
@@ -30,9 +37,9 @@ fn slot_and_first(owner: u64) -> (usize, u32) {
 }
 
 impl Pages {
-    /// Chunks that moving pages may need while no other is free.
+    /// Chunks that moving pages and the log may need while no other is free.
     fn reserve(&self) -> u32 {
-        self.layout.move_chunks + 1
+        self.layout.move_chunks + 1 + self.kept_for_log()
     }
 
     /// Whether pages have to move so that there is room.
@@ -40,59 +47,106 @@ impl Pages {
         Pages::free_chunks(flash) <= self.reserve() + self.layout.host_chunks
     }
 
-    fn frontiers(&mut self, is_move: bool) -> &mut Frontiers {
-        if is_move { &mut self.moves } else { &mut self.host }
+    fn frontiers(&mut self, stream: Stream) -> &mut Frontiers {
+        match stream {
+            Stream::Host => &mut self.host,
+            Stream::Moves => &mut self.moves,
+            Stream::Log => &mut self.logs,
+        }
     }
 
     /// The chunk for a page of so many grains, which was put before its last put at `put_before`.
-    fn choose(&mut self, flash: &mut Flash, is_move: bool, grains: u32, put_before: u64) -> Option<usize> {
+    fn choose(&mut self, flash: &mut Flash, stream: Stream, grains: u32, put_before: u64) -> Option<usize> {
+        if stream == Stream::Log {
+            return self.choose_of_log(flash, grains);
+        }
         let rest = self.next_version.saturating_sub(put_before);
-        let frontiers = self.frontiers(is_move);
+        let frontiers = self.frontiers(stream);
         let count = frontiers.slots.len();
         if let Some(heat) = &frontiers.heat {
             frontiers.turn = heat.class(rest);
         }
         for step in 0..count {
-            let at = (self.frontiers(is_move).turn + step) % count;
-            if let Some(slot) = self.frontiers(is_move).slots[at] {
+            let at = (self.frontiers(stream).turn + step) % count;
+            if let Some(slot) = self.frontiers(stream).slots[at] {
                 let open = self.open[slot].as_ref().expect("a chunk that is written");
                 let has_room = !open.is_full && flash.units.room(open.open) > 0;
                 if has_room && open.next_grain + grains <= self.chunk_grains {
-                    self.frontiers(is_move).turn = at;
+                    self.frontiers(stream).turn = at;
                     return Some(slot);
                 }
             }
             let free = Pages::free_chunks(flash);
-            let may_open = if is_move { free > 0 } else { free > self.reserve() };
+            let kept = if stream == Stream::Host { self.reserve() } else { self.kept_for_log() };
+            let may_open = free > kept;
             if may_open && self.choose_pu(flash).is_none() {
                 // The device lets no more chunks be open: this one has to be closed first.
-                if let Some(full) = self.frontiers(is_move).slots[at].take() {
+                if let Some(full) = self.frontiers(stream).slots[at].take() {
                     self.fill_up(flash, full);
                 }
                 continue;
             }
-            if may_open && let Some(slot) = self.open_chunk(flash, is_move) {
-                if let Some(full) = self.frontiers(is_move).slots[at].take() {
+            if may_open && let Some(slot) = self.open_chunk(flash, stream) {
+                if let Some(full) = self.frontiers(stream).slots[at].take() {
                     self.fill_up(flash, full);
                 }
-                self.frontiers(is_move).slots[at] = Some(slot);
-                self.frontiers(is_move).turn = at;
+                self.frontiers(stream).slots[at] = Some(slot);
+                self.frontiers(stream).turn = at;
                 return Some(slot);
             }
         }
         // Once: a host that asks again and again is to wait for what happens meanwhile.
-        if !is_move && !std::mem::replace(&mut self.lacks_room, true) {
+        if stream == Stream::Host && !std::mem::replace(&mut self.lacks_room, true) {
             flash.stirred = true;
         }
         None
     }
 
-    fn open_chunk(&mut self, flash: &mut Flash, is_for_moves: bool) -> Option<usize> {
+    /// The chunk for a group of the log of so many grains.
+    fn choose_of_log(&mut self, flash: &mut Flash, grains: u32) -> Option<usize> {
+        if let Some(slot) = self.logs.slots[0] {
+            let open = self.open[slot].as_ref().expect("a chunk that is written");
+            let has_room = !open.is_full && flash.units.room(open.open) > 0;
+            if has_room && open.next_grain + grains <= self.chunk_grains {
+                return Some(slot);
+            }
+            if self.waits_for_log(flash) {
+                return None;
+            }
+            self.logs.slots[0] = None;
+            self.fill_up(flash, slot);
+        }
+        let chunk = *self.log.spares.front()?;
+        if !Pages::may_open(flash) || !Pages::may_open_on(flash, flash.format.pu_of(chunk)) {
+            return None;
+        }
+        self.log.spares.pop_front();
+        let open = flash.units.open(chunk, 0);
+        self.chunks.insert(chunk, PageChunk { is_log: true, ..PageChunk::default() });
+        let slot = self.add_open(OpenChunk::new(chunk, open, Stream::Log, 0));
+        self.logs.slots[0] = Some(slot);
+        Some(slot)
+    }
+
+    /// Whether something of the chunk that the log leaves is not on media: only then the next one follows.
+    fn waits_for_log(&mut self, flash: &mut Flash) -> bool {
+        let Some(place) = self.log.last_in_flight() else { return false };
+        let slot = self.slot_of[&place.chunk(flash.format)];
+        // What a failed program left goes elsewhere.
+        let has_failed = self.open[slot].as_ref().is_some_and(|open| open.failed_at.is_some());
+        if !has_failed {
+            self.push_out(flash, slot);
+        }
+        !has_failed
+    }
+
+    fn open_chunk(&mut self, flash: &mut Flash, stream: Stream) -> Option<usize> {
         let pu = self.choose_pu(flash)?;
         let open = flash.open_tenant_chunk(pu)?;
         let chunk = flash.units.chunk(open).chunk;
+        self.opened.push(chunk);
         self.chunks.insert(chunk, PageChunk::default());
-        Some(self.add_open(OpenChunk::new(chunk, open, is_for_moves, 0)))
+        Some(self.add_open(OpenChunk::new(chunk, open, stream, 0)))
     }
 
     /// A chunk is written from now on.
@@ -113,29 +167,32 @@ impl Pages {
         header: Header,
         pieces: &[&[u8]],
         owner: Owner,
-        is_move: bool,
+        stream: Stream,
         put_before: u64,
     ) -> Option<Place> {
         let grains = grains_of(header.bytes);
-        let slot = self.choose(flash, is_move, grains, put_before)?;
+        let slot = self.choose(flash, stream, grains, put_before)?;
         let open = self.open[slot].as_ref().expect("a chunk that is written");
         let first = open.next_grain;
         let blocks = (first + grains).div_ceil(GRAINS_PER_BLOCK) - first.div_ceil(GRAINS_PER_BLOCK);
         // What moves, and what a failed program left, goes on whatever hosts hold.
-        let may_use_kept = is_move || matches!(owner, Owner::Queued(..) | Owner::Logged);
+        let may_use_kept = stream != Stream::Host || matches!(owner, Owner::Queued(..) | Owner::Logged);
         let frames = self.take_frames(flash, blocks as usize, may_use_kept)?;
         let place = Place::new(flash.format, self.open[slot].as_ref()?.chunk, first, header.bytes);
         self.fill(flash, slot, header, pieces, frames);
-        self.lacks_room &= is_move;
+        self.lacks_room &= stream != Stream::Host;
         let open = self.open[slot].as_mut().expect("a chunk that is written");
         open.pages.push_back(InFlight { lpid: header.lpid, place, owner });
-        self.count_live(flash, place);
-        let known = self.chunks.get_mut(&place.chunk(flash.format)).expect("a chunk with a page is known");
+        if stream != Stream::Log {
+            self.live_grains += u64::from(grains);
+        }
+        let known = self.chunks.get_mut(&place.chunk(flash.format)).expect("a chunk that is written is known");
+        known.live += grains;
         known.put_before.add(put_before, grains);
         known.filled_at = self.next_version;
         let rest = self.next_version.saturating_sub(put_before);
         let has_filled = self.submit_full(flash, slot);
-        let frontiers = self.frontiers(is_move);
+        let frontiers = self.frontiers(stream);
         match &mut frontiers.heat {
             Some(heat) => heat.put(rest, grains),
             None => frontiers.turn += usize::from(has_filled),
@@ -213,7 +270,7 @@ impl Pages {
     fn submit(&mut self, flash: &mut Flash, slot: usize, first: u32) {
         let sequence = self.next_version;
         let open = self.open[slot].as_mut().expect("a chunk that is written");
-        let (handle, is_for_moves) = (open.open, open.is_for_moves);
+        let (handle, stream) = (open.open, open.stream);
         if flash.units.room(handle) == 0 {
             // A program has failed there, of which it hears next.
             return;
@@ -222,7 +279,7 @@ impl Pages {
         let mut blocks = [flash.padding; VECTOR_BLOCKS_MAX];
         blocks[..unit.frames.len()].copy_from_slice(&unit.frames);
         for ((block, frame), head) in (first..).zip(&unit.frames).zip(&unit.heads) {
-            oob(block, *head, sequence).seal(&mut flash.frames, *frame);
+            oob(stream, block, *head, sequence).seal(&mut flash.frames, *frame);
         }
         let used = unit.frames.len() as u32;
         let count = used.next_multiple_of(flash.geometry.ws_min);
@@ -232,11 +289,14 @@ impl Pages {
         open.next_grain = open.next_grain.max((first + count) * GRAINS_PER_BLOCK);
         open.under_way += 1;
         self.statistics.padded_bytes += u64::from(count - used) * BLOCK_BYTES as u64;
-        if is_for_moves {
-            let programmed = &mut flash.statistics.programmed;
-            programmed[Purpose::Tenant as usize] -= u64::from(used);
-            programmed[Purpose::Relocation as usize] += u64::from(used);
-        }
+        let purpose = match stream {
+            Stream::Host => Purpose::Tenant,
+            Stream::Moves => Purpose::Relocation,
+            Stream::Log => Purpose::Log,
+        };
+        let programmed = &mut flash.statistics.programmed;
+        programmed[Purpose::Tenant as usize] -= u64::from(used);
+        programmed[purpose as usize] += u64::from(used);
     }
 
     /// Submits what is not full in a chunk.
@@ -338,6 +398,7 @@ impl Pages {
                 }
                 self.has_moved(flash, from);
             }
+            Owner::Group(number) => self.durable = self.log.programmed(number).unwrap_or(0).max(self.durable),
             Owner::Logged | Owner::Dead => {}
         }
     }
@@ -408,7 +469,7 @@ impl Pages {
             unit.frames.into_iter().for_each(|frame| flash.frames.release(frame));
         }
         self.slot_of.remove(&open.chunk);
-        for frontiers in [&mut self.host, &mut self.moves] {
+        for frontiers in [&mut self.host, &mut self.moves, &mut self.logs] {
             frontiers.slots.iter_mut().filter(|other| **other == Some(slot)).for_each(|other| *other = None);
         }
         if open.failed_at.is_some() {
@@ -425,9 +486,13 @@ impl Pages {
                 let mut bytes = std::mem::take(&mut self.scratch);
                 self.copy_buffered(flash, page.place, &mut bytes);
                 let header = Header::read(&bytes).expect("the drive has written it");
-                let is_move = matches!(page.owner, Owner::Moves(_));
+                let stream = match page.owner {
+                    Owner::Moves(_) => Stream::Moves,
+                    Owner::Group(_) => Stream::Log,
+                    _ => Stream::Host,
+                };
                 let put_before = self.chunks[&page.place.chunk(flash.format)].put_before.at;
-                let place = self.put(flash, header, &[&bytes[HEADER_BYTES..]], page.owner, is_move, put_before);
+                let place = self.put(flash, header, &[&bytes[HEADER_BYTES..]], page.owner, stream, put_before);
                 self.scratch = bytes;
                 let Some(place) = place else { return has_acted };
                 self.replace(flash, page, place);
@@ -438,14 +503,14 @@ impl Pages {
         has_acted
     }
 
-    /// Gives pages that the ring has with their bytes a place, while there is room. Returns whether any got one.
+    /// Gives pages that the log has with their bytes a place, while there is room. Returns whether any got one.
     pub(crate) fn place_carried(&mut self, flash: &mut Flash) -> bool {
         let before = self.carried.len();
         while let Some((lpid, Carried { version, bytes })) = self.carried.first_key_value() {
             let (lpid, length) = (*lpid, bytes.len() as u32);
-            let header = Header { lpid, version: *version, bytes: length, crc: crc32c(bytes) };
+            let header = Header { kind: Kind::Page, lpid, version: *version, bytes: length, crc: crc32c(bytes) };
             let bytes = bytes.clone();
-            let Some(place) = self.put(flash, header, &[&bytes], Owner::Logged, true, *version) else { break };
+            let Some(place) = self.put(flash, header, &[&bytes], Owner::Logged, Stream::Moves, *version) else { break };
             self.set(lpid, Some(place));
         }
         self.carried.len() < before
@@ -469,6 +534,12 @@ impl Pages {
     /// A page in flight is at `place` instead.
     fn replace(&mut self, flash: &mut Flash, page: InFlight, place: Place) {
         let InFlight { lpid, place: old, owner } = page;
+        if let Owner::Group(number) = owner {
+            _ = self.log.move_to(flash.format, self.chunk_grains / GRAINS_PER_BLOCK, number, place);
+            let known = self.chunks.get_mut(&old.chunk(flash.format)).expect("it is written to");
+            known.live -= old.grains();
+            return;
+        }
         match owner {
             Owner::Staged(session, wsn, change) => {
                 let state = self.sessions.get_mut(session).expect("a batch has a session");
@@ -482,7 +553,7 @@ impl Pages {
                     changes[change as usize].place = Some(place);
                 }
             }
-            Owner::Logged | Owner::Moves(_) | Owner::Dead => {}
+            Owner::Logged | Owner::Moves(_) | Owner::Group(_) | Owner::Dead => {}
         }
         let is_staged = matches!(owner, Owner::Staged(..));
         if !is_staged && self.index.get(lpid) == Some(old) {
@@ -491,7 +562,7 @@ impl Pages {
         } else if is_staged {
             self.kill(flash, old);
         } else {
-            // Another version has come since: this one is needed by the ring alone.
+            // Another version has come since: this one is needed by the log alone.
             self.kill(flash, place);
         }
     }

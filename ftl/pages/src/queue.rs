@@ -1,4 +1,4 @@
-//! What has changed and is not in the ring: committed batches, pages that have moved, in the order in which they changed the map.
+//! What has changed and is not in the log: committed batches, pages that have moved, in the order in which they changed the map.
 
 use crate::place::Place;
 use crate::record::{CHANGE_BYTES, CHANGES_HEAD_BYTES, OTHER_BYTES, Record};
@@ -37,7 +37,7 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// Bytes that it takes in the ring if the medium has all its pages.
+    /// Bytes that it takes in the log if the medium has all its pages.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -76,7 +76,7 @@ impl Queue {
         self.waiting.front()
     }
 
-    /// The first one, which is in the ring from now on.
+    /// The first one, which is in the log from now on.
     pub fn pop(&mut self) -> Option<Mutation> {
         let first = self.waiting.pop_front()?;
         self.bytes -= first.bytes();
@@ -90,13 +90,13 @@ impl Queue {
         self.waiting.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// Bytes that all take in the ring.
+    /// Bytes that all take in the log.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether all are in the ring.
+    /// Whether all are in the log.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()

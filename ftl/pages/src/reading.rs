@@ -6,7 +6,8 @@
 use crate::error::StoreError;
 use crate::open_chunk::NO_HEAD;
 use crate::pages::Pages;
-use crate::place::{GRAIN_BYTES, HEADER_BYTES, Header, Place};
+use crate::place::{GRAIN_BYTES, HEADER_BYTES, Header, Kind, Place};
+use crate::placing::is_of;
 use crate::reads::{Carried, PageRead, ReadFor, Wanted};
 use crate::request::{PageFacts, StoreDone};
 use openftl_core::checksum::Crc32c;
@@ -16,8 +17,10 @@ use openftl_parts::flash::Flash;
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::reads::{ReadId, Reader};
 
-/// Marks reads of a victim.
+/// Marks reads of a victim, and of the log.
 pub(crate) const OF_VICTIM: u64 = 1 << 63;
+/// See above.
+pub(crate) const OF_LOG: u64 = 1 << 62;
 
 /// Reads a page that has no place yet.
 fn read_carried(flash: &mut Flash, wanted: &Wanted, carried: &Carried) -> Result<PageFacts, StoreError> {
@@ -127,11 +130,9 @@ impl Pages {
         let read = flash.reads.get(id);
         let failed = |(index, (ppa, frame)): (usize, (&openftl_core::Ppa, &Frame))| {
             let is_read = completion.status.data_is_good() || completion.failed >> index & 1 == 0;
-            let is_that = |oob: Oob| match oob.kind {
-                BlockKind::Tenant => oob.address >> 8 == u64::from(flash.format.block_of(*ppa)),
-                // What a page is said to be in has no header then.
-                kind => kind == BlockKind::Padding,
-            };
+            // What a page is said to be in has no header if it is padding.
+            let block = flash.format.block_of(*ppa);
+            let is_that = |oob: Oob| oob.kind == BlockKind::Padding || is_of(oob, block).is_some();
             u64::from(!is_read || !Oob::verify(&flash.frames, *frame).is_ok_and(is_that)) << index
         };
         let failed: u64 = read.places().iter().zip(read.frames()).enumerate().map(failed).sum();
@@ -179,7 +180,7 @@ impl Pages {
         let frame_of = |block: u32| blocks.iter().find(|(other, _)| *other == block).map(|(_, frame)| *frame);
         let first = frame_of((begin / BLOCK_BYTES) as u32).expect("the first block is always read");
         let header = Header::read(&flash.frames.bytes(first)[begin % BLOCK_BYTES..]).ok_or(lost)?;
-        if (header.lpid, header.bytes) != (*lpid, place.bytes()) {
+        if (header.kind, header.lpid, header.bytes) != (Kind::Page, *lpid, place.bytes()) {
             return Err(lost);
         }
         let facts = PageFacts { bytes: header.bytes, version: header.version };
@@ -232,7 +233,9 @@ impl Pages {
 
     /// In which grain of a block the first page begins there.
     pub(crate) fn head_of(flash: &Flash, frame: Frame) -> Option<u32> {
-        let oob = Oob::peek(&flash.frames, frame).ok().filter(|oob| oob.kind == BlockKind::Tenant)?;
-        (oob.address as u8 != NO_HEAD).then_some(u32::from(oob.address as u8))
+        let is_of_tenant = |oob: &Oob| matches!(oob.kind, BlockKind::Tenant | BlockKind::TenantLog);
+        let oob = Oob::peek(&flash.frames, frame).ok().filter(is_of_tenant)?;
+        let head = oob.address as u8;
+        (head != NO_HEAD).then_some(u32::from(head))
     }
 }

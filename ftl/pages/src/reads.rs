@@ -26,7 +26,7 @@ pub(crate) struct Wanted {
     pub what: ReadFor,
 }
 
-/// A page that the ring has with its bytes, and that has no place yet.
+/// A page that the log has with its bytes, and that has no place yet.
 pub(crate) struct Carried {
     pub version: u64,
     pub bytes: Vec<u8>,

@@ -1,15 +1,4 @@
-//! What the ring holds: *groups* of records, each written as one transaction.
-//!
-//! A group begins with a block of its own and takes as many as it needs; one that does not fit before the end of the ring begins again at its
-//! first block.
-//!
-//! | bytes of a group | field |
-//! |---|---|
-//! | 0-3 | `OXPG` |
-//! | 4-5 | version 1 |
-//! | 8-15 | number of the group: one more than that of the last one |
-//! | 16-19 | bytes of records |
-//! | 32 | records |
+//! What the log holds: records, in groups that are each written as one. A header ([`crate::place`]) stands before a group.
 //!
 //! | kind of record | fields |
 //! |---|---|
@@ -17,19 +6,14 @@
 //! | 2, a page has moved | page number, place before, place now (8 each) |
 //! | 3, a page is lost | page number, place (8 each) |
 //! | 4, a session is forgotten | session (16) |
+//! | 5, a chunk was opened for pages | chunk, seal (4 each) |
 
 use crate::place::Place;
 use crate::request::SessionId;
-use openftl_core::BLOCK_BYTES;
-
-/// Bytes before the records of a group.
-pub const GROUP_HEAD_BYTES: usize = 32;
+use openftl_core::ChunkId;
 
 /// What stands for the place of a page whose bytes follow.
 pub const CARRIED: u64 = u64::MAX - 2;
-
-const MAGIC: [u8; 4] = *b"OXPG";
-const VERSION: u16 = 1;
 
 /// Where a page is, as a record says it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,6 +65,13 @@ pub enum Record {
     },
     /// A session is known no more.
     Forgotten(SessionId),
+    /// A chunk was opened for pages.
+    Opened {
+        /// The chunk.
+        chunk: ChunkId,
+        /// What ties its blocks to this opening.
+        seal: u32,
+    },
 }
 
 /// Bytes of the record of changes, without them, and of a change that is not carried.
@@ -141,31 +132,12 @@ pub fn push(out: &mut Vec<u8>, record: &Record) {
             out.push(4);
             out.extend(session.0);
         }
+        Record::Opened { chunk, seal } => {
+            out.push(5);
+            out.extend(chunk.0.to_le_bytes());
+            out.extend(seal.to_le_bytes());
+        }
     }
-}
-
-/// The head of a group of `bytes` bytes of records.
-#[must_use]
-pub fn group_head(number: u64, bytes: u32) -> [u8; GROUP_HEAD_BYTES] {
-    let mut head = [0; GROUP_HEAD_BYTES];
-    head[..4].copy_from_slice(&MAGIC);
-    head[4..6].copy_from_slice(&VERSION.to_le_bytes());
-    head[8..16].copy_from_slice(&number.to_le_bytes());
-    head[16..20].copy_from_slice(&bytes.to_le_bytes());
-    head
-}
-
-/// Blocks of a group of so many bytes of records.
-#[must_use]
-pub fn group_blocks(bytes: usize) -> u32 {
-    (GROUP_HEAD_BYTES + bytes).div_ceil(BLOCK_BYTES) as u32
-}
-
-/// Bytes of records of group `number`, if its first block is this.
-#[must_use]
-pub fn read_group_head(block: &[u8], number: u64) -> Option<usize> {
-    let is_group = block[..4] == MAGIC && block[4..6] == VERSION.to_le_bytes() && block[8..16] == number.to_le_bytes();
-    is_group.then(|| u32::from_le_bytes(*block[16..].first_chunk().expect("a block is longer")) as usize)
 }
 
 /// Bytes that are taken one field after the other.
@@ -218,6 +190,7 @@ impl<'a> Fields<'a> {
             2 => Record::Moved { lpid: self.word()?, from: self.place()?, to: self.place()? },
             3 => Record::Lost { lpid: self.word()?, from: self.place()? },
             4 => Record::Forgotten(SessionId(self.array()?)),
+            5 => Record::Opened { chunk: ChunkId(self.half()?), seal: self.half()? },
             _ => return None,
         })
     }
@@ -247,6 +220,7 @@ mod tests {
             Record::Moved { lpid: 4, from, to },
             Record::Lost { lpid: 4, from },
             Record::Forgotten(session),
+            Record::Opened { chunk: ChunkId(77), seal: 0x1234_5678 },
         ];
         let mut out = Vec::new();
         let at = begin_changes(&mut out, session, 5, 6, true);
@@ -264,12 +238,5 @@ mod tests {
             assert_eq!(read_records(&out[..end]).is_some(), ends.contains(&end), "{end} bytes");
         }
         assert_eq!(read_records(&[9]), None);
-    }
-
-    #[test]
-    fn a_group_is_known_by_its_number() {
-        let head = group_head(7, 5000);
-        assert_eq!((read_group_head(&head, 7), read_group_head(&head, 8)), (Some(5000), None));
-        assert_eq!((group_blocks(5000), group_blocks(BLOCK_BYTES - GROUP_HEAD_BYTES)), (2, 1));
     }
 }

@@ -1,6 +1,6 @@
 //! How many bytes of pages there is room for on a device.
 
-use crate::layout::{Layout, RING_STEP};
+use crate::layout::{LOG_CHUNKS_MAX, LOG_STEP, Layout};
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, PAGE_BYTES_MAX, grains_of};
 use crate::tenancy::note;
 use openftl_core::units::ByteSize;
@@ -24,8 +24,11 @@ const SLOTS_MIN: u64 = 64;
 const CHUNKS_PER_HOST_CHUNK: u32 = 8;
 const CHUNKS_PER_MOVE_CHUNK: u32 = 24;
 
+/// The log has at least as many blocks as so many chunks.
+const LOG_CHUNKS_MIN: u32 = 2;
+
 /// The smallest that there can be.
-pub(crate) const LEAST: Layout = Layout { ring_blocks: RING_STEP, slots: 1, host_chunks: 1, move_chunks: 1 };
+pub(crate) const LEAST: Layout = Layout { log_blocks: LOG_STEP, slots: 1, host_chunks: 1, move_chunks: 1 };
 
 /// The longest page of a drive: a quarter of a chunk, so that little of a chunk is left behind the last one.
 pub(crate) fn page_bytes_max(geometry: &Geometry) -> u32 {
@@ -44,7 +47,7 @@ pub(crate) fn pages_for(
 ) -> Result<(Layout, u64, Config), OpenError> {
     let chunk_grains = u64::from(geometry.blocks_per_chunk * GRAINS_PER_BLOCK);
     let chunk_bytes = chunk_grains * GRAIN_BYTES as u64;
-    // What hosts write side by side, and what comes of it: more leaves, a longer ring. It takes chunks, so it is found from above.
+    // What hosts write side by side, and what comes of it: more leaves, a longer log. It takes chunks, so it is found from above.
     let mut share = good.iter().sum::<u32>();
     let open_max = match Plan::new(geometry, &config.clone().beside(note(&LEAST), LEAST.area_blocks())) {
         Ok(plan) => plan.open_tenant_chunks,
@@ -55,19 +58,22 @@ pub(crate) fn pages_for(
         let move_chunks = (share / CHUNKS_PER_MOVE_CHUNK).clamp(1, geometry.groups.max(geometry.pus() / 4));
         let move_chunks = move_chunks.min(open_max / 4).max(1);
         let unit = Units::whole_unit(geometry) + geometry.mw_cunits;
-        let ring = (8 * (host_chunks + move_chunks) * unit).clamp(128, 1 << 18).next_multiple_of(RING_STEP);
+        let log = (8 * (host_chunks + move_chunks) * unit).max(LOG_CHUNKS_MIN * geometry.blocks_per_chunk);
+        let log = log
+            .clamp(64, (1 << 18).min(LOG_CHUNKS_MAX as u32 / 2 * geometry.blocks_per_chunk))
+            .next_multiple_of(LOG_STEP);
         let slots = (u64::from(share) * chunk_bytes / BYTES_PER_SLOT).max(SLOTS_MIN) as u32;
-        let layout = Layout { ring_blocks: ring, slots, host_chunks, move_chunks };
+        let layout = Layout { log_blocks: log, slots, host_chunks, move_chunks };
         let config = config.clone().beside(note(&layout), layout.area_blocks());
         let plan = Plan::new(geometry, &config);
         let left = plan.as_ref().map_or(0, |plan| shares(good, plan).iter().sum::<u32>());
-        let kept = layout.kept_chunks();
+        let kept = layout.kept_chunks(geometry.blocks_per_chunk);
         if left >= share && left > kept {
             let plan = plan?;
-            if plan.open_tenant_chunks < host_chunks + move_chunks {
+            if plan.open_tenant_chunks < host_chunks + move_chunks + 1 {
                 let text = format!(
                     "a store of pages writes {} chunks side by side, and the device lets it have {} open",
-                    host_chunks + move_chunks,
+                    host_chunks + move_chunks + 1,
                     plan.open_tenant_chunks
                 );
                 return Err(OpenError::Tenant { text, is_lost: false });

@@ -1,9 +1,9 @@
 //! What the block FTL asks of pages, and tells them.
 
-use crate::layout::{Layout, RING_FIRST, RING_STEP};
+use crate::layout::{LOG_STEP, Layout, SESSION_BLOCKS};
+use crate::log::Log;
 use crate::pages::{Frontiers, Pages};
-use crate::reading::OF_VICTIM;
-use crate::ring::Ring;
+use crate::reading::{OF_LOG, OF_VICTIM};
 use openftl_core::{ChunkId, Geometry};
 use openftl_media::Completion;
 use openftl_parts::config::Config;
@@ -19,18 +19,18 @@ use std::ops::Range;
 
 /// What a superblock says of a drive of pages with this layout.
 pub(crate) fn note(layout: &Layout) -> TenantNote {
-    let words = [layout.ring_blocks / RING_STEP, layout.host_chunks, layout.move_chunks];
+    let words = [layout.log_blocks / LOG_STEP, layout.host_chunks, layout.move_chunks];
     let words = words.map(|word| u16::try_from(word).expect("a layout has small numbers"));
     TenantNote { kind: TenantNote::PAGES, words, more: 0 }
 }
 
 /// The layout that a superblock describes, of a drive with an area of so many blocks.
 fn described(note: TenantNote, area_blocks: u32) -> Option<Layout> {
-    let [ring, host_chunks, move_chunks] = note.words.map(u32::from);
-    let ring_blocks = ring * RING_STEP;
-    let slots = area_blocks.checked_sub(RING_FIRST + ring_blocks)?;
-    let is_possible = ring > 0 && slots > 0 && host_chunks > 0 && move_chunks > 0;
-    is_possible.then_some(Layout { ring_blocks, slots, host_chunks, move_chunks })
+    let [log, host_chunks, move_chunks] = note.words.map(u32::from);
+    let log_blocks = log * LOG_STEP;
+    let slots = area_blocks.checked_sub(1 + SESSION_BLOCKS)?;
+    let is_possible = log > 0 && slots > 0 && host_chunks > 0 && move_chunks > 0;
+    is_possible.then_some(Layout { log_blocks, slots, host_chunks, move_chunks })
 }
 
 impl Tenant for Pages {
@@ -41,16 +41,16 @@ impl Tenant for Pages {
         };
         let frontiers = |count| Frontiers::new(count, self.victim, self.chunk_grains);
         (self.host, self.moves) = (frontiers(layout.host_chunks), frontiers(layout.move_chunks));
-        self.ring = Ring::new(layout.ring_blocks);
+        self.log = Log::new(layout.log_blocks, self.page_bytes_max);
         self.layout = layout;
         Ok(())
     }
 
     fn frames_needed(&self, geometry: &Geometry) -> usize {
-        let chunks = (self.layout.host_chunks + self.layout.move_chunks) as usize;
+        let chunks = (self.layout.host_chunks + self.layout.move_chunks + 1) as usize;
         // On each of them a unit that fills, one behind it, and what cannot be read yet.
         let stuck = chunks * (2 * self.unit_blocks + geometry.mw_cunits) as usize;
-        stuck + 2 * self.frames_to_keep() + self.ring.group_bytes_max().div_ceil(openftl_core::BLOCK_BYTES) * 2 + 64
+        stuck + 2 * self.frames_to_keep() + self.log.group_bytes_max().div_ceil(openftl_core::BLOCK_BYTES) * 2 + 64
     }
 
     fn chunks(&self) -> Option<&TenantChunks> {
@@ -78,6 +78,7 @@ impl Tenant for Pages {
     fn read_ended(&mut self, flash: &mut Flash, read: ReadId, completion: Completion) {
         match flash.reads.get(read).owner {
             OF_VICTIM => self.window_read_ended(flash, read, completion),
+            OF_LOG => self.log_read_ended(flash, read, completion),
             _ => self.page_read_ended(flash, read, completion),
         }
     }

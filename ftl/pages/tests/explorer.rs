@@ -1,7 +1,7 @@
 //! Drawn histories: of the device, of what a host does, of faults and of power cuts, as the explorer has them for zoned drives.
 
 use crate::world::PageWorld;
-use openftl_parts::{Config, VictimPolicy};
+use openftl_parts::{Config, OpenError, VictimPolicy};
 use openftl_sim::step::write_steps;
 use openftl_sim::swarm::Kind;
 use openftl_sim::{Drives, Run, Tally, explore_in};
@@ -22,6 +22,11 @@ fn play(seed: u64, victim: VictimPolicy) -> Tally {
     let run = Run::draw_of(seed, Drives::Zones);
     let Kind::Zones { chunks, .. } = run.setting.kind else { unreachable!("zoned drives are drawn") };
     let (profile, config) = (run.setting.profile.clone(), Config { victim, ..run.setting.config.clone() });
+    // A device that lets fewer than three chunks be open has no store of pages.
+    let made = PageWorld::try_new(profile.clone(), config.clone(), chunks + 70, seed);
+    if let Err(OpenError::Tenant { is_lost: false, .. }) = made {
+        return Tally::default();
+    }
     let explored = explore_in(&run, || PageWorld::new(profile, config, chunks + 70, seed));
     if let Some(failure) = explored.failure {
         panic!("seed {seed}: {failure}\n{}\n{}", run.setting, write_steps(&run.steps));

@@ -29,7 +29,7 @@ fn what_is_committed_is_read_and_is_there_after_a_restart() {
 
 #[test]
 fn pages_are_overwritten_for_many_times_the_capacity() {
-    let mut world = world(20);
+    let mut world = world(36);
     for round in 0..3000_u64 {
         let session = round as usize % 3;
         world.stage(session, round * 7919, 1 + round % 4, round * 7 / 3, round % 50 == 49);
@@ -70,7 +70,7 @@ fn a_store_that_was_stopped_can_be_looked_at() {
 
 #[test]
 fn a_batch_that_is_staged_for_long_keeps_nobody_from_room() {
-    let mut world = world(20);
+    let mut world = world(36);
     let capacity = world.ftl().capacity_bytes();
     let mut staged = 0;
     for round in 0..1500_u64 {
@@ -274,7 +274,7 @@ fn what_cannot_be_is_refused_with_the_field_and_changes_nothing() {
 
 #[test]
 fn a_full_store_refuses_what_is_new_and_takes_what_is_shorter_and_deletions() {
-    let mut world = world(20);
+    let mut world = world(36);
     let session = world.sessions[0];
     let (mut wsn, mut lpid) = (1, 0);
     let refused = loop {

@@ -7,7 +7,7 @@ use openftl_pages::{
     Change, PageFacts, PageFtl, Session, SessionId, StoreDone, StoreError, StoreRequest, StoreTarget, WINDOW,
 };
 use openftl_parts::target::{Durability, Target};
-use openftl_parts::{Access, Config};
+use openftl_parts::{Access, Config, OpenError};
 use openftl_sim::fault::{Fault, FaultKind, disturb};
 use openftl_sim::played::Played;
 use openftl_sim::rig::Rig;
@@ -115,12 +115,16 @@ fn id(session: usize) -> SessionId {
 
 impl PageWorld {
     pub fn new(profile: Profile, config: Config, chunks: u32, seed: u64) -> PageWorld {
+        PageWorld::try_new(profile, config, chunks, seed).unwrap()
+    }
+
+    pub fn try_new(profile: Profile, config: Config, chunks: u32, seed: u64) -> Result<PageWorld, OpenError> {
         let device = EmulatedDevice::new(profile, chunks, Store::Ram, Timing::Modelled, seed).unwrap();
-        let mut rig = Rig::try_new(device, config, (), (), seed).unwrap();
+        let mut rig = Rig::try_new(device, config, (), (), seed)?;
         rig.may_wear_out = true;
         let mut world = PageWorld::of(rig, Model::default());
         world.open_sessions();
-        world
+        Ok(world)
     }
 
     fn of(rig: Rig<PageFtl<Wire>>, model: Model) -> PageWorld {

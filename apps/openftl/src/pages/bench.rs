@@ -44,7 +44,7 @@ struct Measured {
     nand_bytes: u64,
     moved_bytes: u64,
     padded_bytes: u64,
-    ring_bytes: u64,
+    log_bytes: u64,
     /// Of those the bytes of pages.
     carried_bytes: u64,
     waf: f64,
@@ -188,7 +188,7 @@ fn measure(arguments: &PageBench, drive: &PageDrive, host: &mut Host, pages: u64
         nand_bytes,
         moved_bytes: of_pages.moved_bytes,
         padded_bytes: of_pages.padded_bytes,
-        ring_bytes: of_pages.ring_bytes,
+        log_bytes: of_pages.log_bytes,
         carried_bytes: of_pages.carried_bytes,
         waf: nand_bytes as f64 / of_pages.bytes_put as f64,
         waf_of_pages: (bytes_put_on_media + of_pages.moved_bytes) as f64 / bytes_put_on_media as f64,
@@ -212,8 +212,8 @@ fn told(measured: &Measured) -> String {
     _ = writeln!(text, "  with headers {:>10}", ByteSize(measured.bytes_put_on_media).to_string());
     _ = writeln!(text, "  moved        {:>10}", ByteSize(measured.moved_bytes).to_string());
     _ = writeln!(text, "  padding      {:>10}", ByteSize(measured.padded_bytes).to_string());
-    let (ring, carried) = (ByteSize(measured.ring_bytes).to_string(), ByteSize(measured.carried_bytes));
-    _ = writeln!(text, "  ring         {ring:>10}   of which {carried} are pages");
+    let (log, carried) = (ByteSize(measured.log_bytes).to_string(), ByteSize(measured.carried_bytes));
+    _ = writeln!(text, "  log          {log:>10}   of which {carried} are pages");
     _ = writeln!(text, "  NAND         {:>10}", ByteSize(*nand_bytes).to_string());
     _ = writeln!(
         text,

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 mod authentication;
 mod commands;
 mod connection;
+mod databases;
 mod disk;
 mod lifetimes;
 mod namespaces;

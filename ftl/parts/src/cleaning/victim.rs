@@ -256,7 +256,15 @@ mod tests {
 
     #[test]
     fn policies_are_written_as_they_are_read() {
-        for text in ["greedy", "cost-benefit", "minimum-declining-cost", "fifo", "windowed:25%", "windowed:0.5%", "d-choices:10"] {
+        for text in [
+            "greedy",
+            "cost-benefit",
+            "minimum-declining-cost",
+            "fifo",
+            "windowed:25%",
+            "windowed:0.5%",
+            "d-choices:10",
+        ] {
             assert_eq!(text.parse::<VictimPolicy>().unwrap().to_string(), text);
         }
         assert_eq!("windowed: 0.25".parse(), Ok(VictimPolicy::Windowed(Share::percent(25))));

@@ -507,7 +507,7 @@ impl ChunkTable {
         Some(match self.policy {
             VictimPolicy::Greedy | VictimPolicy::CostBenefit | VictimPolicy::MinimumDecliningCost => {
                 (u64::from(fewest), alike)
-            },
+            }
             VictimPolicy::Fifo => {
                 (order().number(victim::first_closed(order(), self.blocks_per_chunk)?), self.lists.len() as u64)
             }

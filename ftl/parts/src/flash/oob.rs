@@ -51,11 +51,13 @@ pub enum BlockKind {
     Tenant = 8,
     /// A map page: its address is the number of the page, its sequence that of the merge that wrote it.
     Map = 9,
+    /// A block of a log of a tenant's own: what tells it from older blocks is in it.
+    TenantLog = 10,
 }
 
 impl BlockKind {
     fn from_byte(byte: u8) -> Option<BlockKind> {
-        use BlockKind::{Checkpoint, Data, Log, Lost, Map, Padding, Superblock, Tenant, Uncorrectable};
+        use BlockKind::{Checkpoint, Data, Log, Lost, Map, Padding, Superblock, Tenant, TenantLog, Uncorrectable};
         Some(match byte {
             1 => Data,
             2 => Padding,
@@ -66,6 +68,7 @@ impl BlockKind {
             7 => Uncorrectable,
             8 => Tenant,
             9 => Map,
+            10 => TenantLog,
             _ => return None,
         })
     }

@@ -420,6 +420,19 @@ impl Provisioning {
         Some(chunk)
     }
 
+    /// Takes a certain free chunk, which was reset so often, for the tenant. Returns whether it was there.
+    pub fn take_for_tenant(&mut self, chunk: ChunkId, resets: u32) -> bool {
+        let pu = self.format.pu_of(chunk);
+        let is_there = self.tenant_chunks_on_pu(pu) > 0 && self.free[pu.0 as usize].remove(&(resets, chunk));
+        if is_there {
+            let group = self.format.group_of(pu);
+            self.free_in_group[group as usize] -= 1;
+            self.free_total -= 1;
+            self.begin_tenant_chunk(group);
+        }
+        is_there
+    }
+
     fn metadata_pu(&self, copy: usize, turn: u32, has_reserves: bool) -> Option<PuId> {
         let groups = self.free_in_group.len() as u32;
         let copies = METADATA_COPIES as u32;

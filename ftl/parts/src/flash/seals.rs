@@ -15,6 +15,7 @@
 //! |---|---|---|
 //! | data, lost, uncorrectable, table | of the chunk's opening | the seal |
 //! | log | of opening 0 | its LSN, which is never given to other contents |
+//! | log of a tenant | of opening 0 | the number of its group, which counts on |
 //! | checkpoint | of opening 0 | its sequence, which is at least the LSN at which it began |
 //! | superblock | none (it is looked for before the drive is known) | its sequence |
 //! | padding | no salt: nobody asks which padding it is | |
@@ -181,6 +182,15 @@ impl Seals {
         true
     }
 
+    /// A tenant's own log says that a chunk was opened with this seal, which this one's need not say. Returns false if there is no such chunk.
+    pub fn restore(&mut self, chunk: ChunkId, seal: u32) -> bool {
+        let is_there = self.set(chunk, seal);
+        if is_there {
+            self.owed.insert(chunk);
+        }
+        is_there
+    }
+
     /// The next chunk whose opening is not in the log.
     #[inline]
     pub fn next_owed(&mut self) -> Option<(ChunkId, u32)> {
@@ -252,7 +262,7 @@ impl Seals {
     pub fn can_tell(&self, kind: BlockKind) -> bool {
         match kind {
             BlockKind::Padding | BlockKind::Superblock => true,
-            BlockKind::Log | BlockKind::Checkpoint => self.known != Known::Nothing,
+            BlockKind::Log | BlockKind::TenantLog | BlockKind::Checkpoint => self.known != Known::Nothing,
             BlockKind::Data | BlockKind::Lost | BlockKind::Uncorrectable | BlockKind::Tenant | BlockKind::Map => {
                 self.known == Known::Chunks
             }
@@ -270,7 +280,7 @@ impl Seals {
             Some(BlockKind::Data | BlockKind::Tenant | BlockKind::Lost | BlockKind::Uncorrectable | BlockKind::Map) => {
                 self.salt_of_data(ppa)
             }
-            Some(BlockKind::Log | BlockKind::Checkpoint) => place(ppa) ^ self.metadata,
+            Some(BlockKind::Log | BlockKind::TenantLog | BlockKind::Checkpoint) => place(ppa) ^ self.metadata,
             Some(BlockKind::Superblock) => place(ppa),
             // Many of one command may be one frame.
             Some(BlockKind::Padding) | None => return,

@@ -91,6 +91,17 @@ impl TenantChunks {
         !self.found.is_empty()
     }
 
+    /// Chunks that were found of which the tenant has not said whose they are.
+    pub fn found(&self) -> impl Iterator<Item = (ChunkId, FoundChunk)> + '_ {
+        self.found.iter().map(|(chunk, found)| (*chunk, *found))
+    }
+
+    /// Whether `chunk` was found, and the tenant has not said whose it is.
+    #[must_use]
+    pub fn is_found(&self, chunk: ChunkId) -> bool {
+        self.found.contains_key(&chunk)
+    }
+
     /// A chunk that was found is of something that the tenant has.
     pub fn take(&mut self, flash: &mut Flash, chunk: ChunkId) -> Option<FoundChunk> {
         let found = self.found.remove(&chunk);

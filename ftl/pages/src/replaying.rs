@@ -1,0 +1,313 @@
+//! The log as it is found when a drive is opened: its groups are looked for in chunks that the anchor names, and done again from the anchor on.
+//!
+//! ```text
+//!   chunks that the anchor names ──▶ those that begin with a group ──▶ groups, by number ──▶ from the anchor's to the first that is missing
+//! ```
+//!
+//! Of chunks that the anchor names some may be something else by now: those that the log did not need any more.
+//!
+//! What a power cut has torn is no group, for its CRC32C does not agree. One behind it may be whole, on a device whose pages damage each other: it was
+//! never durable, and does not count. Neither does it later: what is written from then on has greater versions than all that was found, and versions
+//! only grow from group to group.
+
+use crate::finding::{READ_BLOCKS, expect_place, lost};
+use crate::layout::{Anchor, LOG_SPARES};
+use crate::log::Placed;
+use crate::open_chunk::{OpenChunk, Stream};
+use crate::pages::{PageChunk, Pages};
+use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place, grains_of};
+use crate::placing::is_of;
+use crate::reading::OF_LOG;
+use crate::reads::Carried;
+use crate::record::{Put, Record, read_records};
+use crate::request::SessionId;
+use crate::victim::Window;
+use openftl_blocks::block_ftl::BlockFtl;
+use openftl_core::checksum::crc32c;
+use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Frame};
+use openftl_media::Completion;
+use openftl_parts::flash::Flash;
+use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_parts::flash::oob::Oob;
+use openftl_parts::flash::reads::ReadId;
+use openftl_parts::flash::shares::FoundChunk;
+use openftl_parts::open_error::OpenError;
+use openftl_parts::words::Access;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What the log has said.
+#[derive(Default)]
+struct Replayed {
+    carried: BTreeMap<u64, Carried>,
+    /// Changes of batches of which the end has not come.
+    parts: BTreeMap<(SessionId, u64), Vec<(u64, Put)>>,
+}
+
+/// A block of the log.
+struct FoundBlock {
+    /// `None`: it cannot be read.
+    bytes: Option<Box<[u8; BLOCK_BYTES]>>,
+    /// In which grain the first group begins.
+    head: Option<u32>,
+}
+
+/// A group.
+struct FoundGroup {
+    number: u64,
+    version: u64,
+    place: Place,
+    records: Vec<u8>,
+}
+
+impl Pages {
+    /// A command has ended that reads the log.
+    pub(crate) fn log_read_ended(&mut self, flash: &mut Flash, id: ReadId, completion: Completion) {
+        let Some(lost) = self.lost_blocks(flash, id, completion) else { return };
+        let window = self.log_window.as_mut().expect("it is read");
+        window.commands -= 1;
+        for block in lost {
+            window.lost[(block - window.first) as usize] = true;
+        }
+    }
+}
+
+/// Reads blocks of a chunk. `None`: the chunk is not the log's.
+fn read_chunk(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    chunk: ChunkId,
+    end: u32,
+    clock: &mut dyn Clock,
+) -> Result<Option<Vec<FoundBlock>>, OpenError> {
+    let (mut found, mut first, mut count) = (Vec::new(), 0, 1.min(end));
+    while first < end {
+        let frames = pages.take_frames(&mut ftl.flash, count as usize, true);
+        let frames = frames.ok_or_else(|| lost("there is no memory to read the log of the store".to_owned()))?;
+        let blocks: Vec<(u32, Frame)> = (first..).zip(frames.iter().copied()).collect();
+        let commands = pages.fetch(&mut ftl.flash, chunk, &blocks, OF_LOG);
+        let lost = vec![false; frames.len()];
+        pages.log_window = Some(Window { first, frames, lost, commands });
+        ftl.hand_over();
+        ftl.run(clock, pages, |ftl| ftl.flash.reads.under_way() == 0)?;
+        let Window { frames, lost, .. } = pages.log_window.take().expect("it was read");
+        for ((block, frame), is_lost) in blocks.iter().zip(lost) {
+            let is_log = Oob::peek(&ftl.flash.frames, *frame).ok().and_then(|oob| is_of(oob, *block));
+            let head = if is_log == Some(true) && !is_lost { Pages::head_of(&ftl.flash, *frame) } else { None };
+            let bytes = (!is_lost).then(|| Box::new(*ftl.flash.frames.bytes(*frame)));
+            found.push((is_log, FoundBlock { bytes, head }));
+        }
+        frames.into_iter().for_each(|frame| ftl.flash.frames.release(frame));
+        pages.keep_frames(&mut ftl.flash);
+        // The first block says whose the chunk is. If it is lost, any other does.
+        if !found.iter().any(|(is_log, _)| *is_log == Some(true)) && found.iter().any(|(is_log, _)| is_log.is_some()) {
+            return Ok(None);
+        }
+        first += count;
+        count = (READ_BLOCKS as u32).min(end - first);
+    }
+    let is_log = found.iter().any(|(is_log, _)| *is_log == Some(true));
+    Ok(is_log.then(|| found.into_iter().map(|(_, block)| block).collect()))
+}
+
+/// The groups of a chunk.
+fn groups_in(flash: &Flash, chunk: ChunkId, blocks: &[FoundBlock]) -> Vec<FoundGroup> {
+    let next_head = |from: u32| {
+        let heads = (from..).zip(blocks.get(from as usize..).unwrap_or_default());
+        heads.filter_map(|(block, known)| Some(block * GRAINS_PER_BLOCK + known.head?)).next()
+    };
+    let mut found = Vec::new();
+    let mut next = next_head(0);
+    while let Some(grain) = next {
+        let (block, within) = (grain / GRAINS_PER_BLOCK, (grain % GRAINS_PER_BLOCK) as usize * GRAIN_BYTES);
+        next = next_head(block + 1);
+        let known = blocks.get(block as usize).and_then(|known| known.bytes.as_ref());
+        let header = known.and_then(|bytes| Header::read(&bytes[within..]));
+        let Some(header) = header.filter(|header| header.kind == Kind::Group) else { continue };
+        let end = grain + grains_of(header.bytes);
+        let of_group = blocks.get(block as usize..end.div_ceil(GRAINS_PER_BLOCK) as usize).unwrap_or_default();
+        let bytes: Vec<u8> = of_group
+            .iter()
+            .filter_map(|known| known.bytes.as_ref())
+            .flat_map(|bytes| bytes[..].iter().copied())
+            .collect();
+        let begin = within + HEADER_BYTES;
+        let records = bytes.get(begin..begin + header.bytes as usize).filter(|records| crc32c(records) == header.crc);
+        let Some(records) = records else { continue };
+        let place = Place::new(flash.format, chunk, grain, header.bytes);
+        found.push(FoundGroup { number: header.lpid, version: header.version, place, records: records.to_vec() });
+        // Another one may follow in the same block.
+        let is_inside = !end.is_multiple_of(GRAINS_PER_BLOCK) && blocks.len() as u32 > end / GRAINS_PER_BLOCK;
+        let follows = is_inside.then(|| (end % GRAINS_PER_BLOCK) as usize * GRAIN_BYTES).and_then(|within| {
+            let bytes = blocks[(end / GRAINS_PER_BLOCK) as usize].bytes.as_ref()?;
+            Header::read(&bytes[within..])
+        });
+        next = if follows.is_some() { Some(end) } else { next_head(end.div_ceil(GRAINS_PER_BLOCK)) };
+    }
+    found
+}
+
+/// Takes over what the log says, and the log, which may be in these chunks. Gives pages that it has with their bytes.
+pub(crate) fn replay(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    anchor: Anchor,
+    named: &[ChunkId],
+    access: Access,
+    clock: &mut dyn Clock,
+) -> Result<BTreeMap<u64, Carried>, OpenError> {
+    let found: Vec<(ChunkId, FoundChunk)> =
+        pages.coming_and_going.found().filter(|(chunk, _)| named.contains(chunk)).collect();
+    let mut groups: BTreeMap<u64, Vec<FoundGroup>> = BTreeMap::new();
+    // Of chunks that can be written on, the one that was written last.
+    let mut open: Option<((u64, u64), ChunkId)> = None;
+    for (chunk, found) in found {
+        let Some(blocks) = read_chunk(ftl, pages, chunk, found.write_pointer, clock)? else { continue };
+        let of_chunk = groups_in(&ftl.flash, chunk, &blocks);
+        let last = of_chunk.last().map(|group| (group.version, group.number));
+        open = open.max(last.filter(|_| found.is_open).map(|last| (last, chunk)));
+        for group in of_chunk {
+            pages.next_version = pages.next_version.max(group.version + 1);
+            if group.number >= anchor.group {
+                groups.entry(group.number).or_default().push(group);
+            }
+        }
+    }
+    let mut replayed = Replayed::default();
+    let (mut placed, mut versions) = (VecDeque::new(), VecDeque::new());
+    let (mut number, mut version) = (anchor.group, 0);
+    while let Some(found) = groups.remove(&number) {
+        let newest = found.into_iter().filter(|group| group.version >= version).max_by_key(|group| group.version);
+        let Some(FoundGroup { place, records, version: of_group, .. }) = newest else { break };
+        version = of_group;
+        let bytes = records;
+        let records = read_records(&bytes);
+        let records =
+            records.ok_or_else(|| lost(format!("group {number} of the log has something else than records")))?;
+        records.into_iter().try_for_each(|record| take_record(ftl, pages, &mut replayed, record))?;
+        placed.push_back(Placed { number, last: 0, place, is_programmed: true });
+        versions.push_back((number, of_group, bytes));
+        number += 1;
+    }
+    // A chunk is begun when all of the one before it is on media.
+    let format = ftl.flash.format;
+    let begins = |group: &&FoundGroup| group.version >= version && group.place.grain(format) == 0;
+    if let Some(group) = groups.range(number + 1..).flat_map(|(_, found)| found).find(begins) {
+        return Err(lost(format!("group {number} of the log is lost, and group {} is there", group.number)));
+    }
+    let left = take_log(ftl, pages, &placed, open.map(|(_, chunk)| chunk), access);
+    let format = ftl.flash.format;
+    let is_left = |place: Place| left.contains(&place.chunk(format));
+    let again = placed.iter().zip(versions).filter(|(placed, _)| is_left(placed.place)).map(|(_, again)| again);
+    pages.log.again = again.collect();
+    pages.log.found(placed, number);
+    // Those that nothing was written to yet.
+    for chunk in named {
+        let resets = if ftl.flash.geometry.has_chunk(*chunk) { ftl.flash.chunks.resets(*chunk) } else { continue };
+        let lacks = pages.log.spares.len() < LOG_SPARES && ftl.flash.chunks.usage(*chunk) == ChunkUse::Free;
+        if lacks && ftl.flash.provisioning.take_for_tenant(*chunk, resets) {
+            ftl.flash.chunks.set_usage(*chunk, ChunkUse::Tenant);
+            pages.log_chunks += 1;
+            pages.log.spares.push_back(*chunk);
+        }
+    }
+    Ok(replayed.carried)
+}
+
+/// The chunks of the log are taken over. Gives those with groups that are to be written again, for they were not full.
+fn take_log(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    placed: &VecDeque<Placed>,
+    open: Option<ChunkId>,
+    access: Access,
+) -> BTreeSet<ChunkId> {
+    let (format, chunk_blocks) = (ftl.flash.format, ftl.flash.geometry.blocks_per_chunk);
+    // In the order of their groups.
+    let mut chunks: Vec<(ChunkId, u32, u32)> = Vec::new();
+    let mut live: BTreeMap<ChunkId, u32> = open.into_iter().map(|chunk| (chunk, 0)).collect();
+    for Placed { place, .. } in placed {
+        let (chunk, blocks) = (place.chunk(format), place.blocks(format));
+        *live.entry(chunk).or_default() += place.grains();
+        match chunks.last_mut() {
+            Some((last, _, end)) if *last == chunk => *end = blocks.end,
+            _ => chunks.push((chunk, blocks.start, blocks.end)),
+        }
+    }
+    let mut left = BTreeSet::new();
+    for (chunk, live) in live {
+        let Some(found) = pages.coming_and_going.take(&mut ftl.flash, chunk) else { continue };
+        pages.log_chunks += 1;
+        pages.chunks.insert(chunk, PageChunk { live, is_log: true, ..PageChunk::default() });
+        if !found.is_open || access == Access::Inspect {
+            continue;
+        }
+        let handle = ftl.flash.units.open(chunk, found.write_pointer);
+        let slot = pages.add_open(OpenChunk::new(chunk, handle, Stream::Log, found.write_pointer));
+        if live == 0 {
+            // It goes on there.
+            pages.logs.slots[0] = Some(slot);
+            chunks.push((chunk, found.write_pointer, found.write_pointer));
+        } else {
+            left.insert(chunk);
+            pages.fill_up(&mut ftl.flash, slot);
+        }
+    }
+    pages.log.found_in(&chunks, chunk_blocks);
+    left
+}
+
+fn take_record(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    replayed: &mut Replayed,
+    record: Record,
+) -> Result<(), OpenError> {
+    match record {
+        Record::Changes { session, wsn, digest, is_last, puts } => {
+            replayed.parts.entry((session, wsn)).or_default().extend(puts);
+            if !is_last {
+                return Ok(());
+            }
+            for (lpid, put) in replayed.parts.remove(&(session, wsn)).expect("it was just added to") {
+                replayed.carried.remove(&lpid);
+                match put {
+                    Put::At(place) => {
+                        expect_place(&ftl.flash, lpid, place)?;
+                        pages.index.set(lpid, Some(place));
+                    }
+                    Put::Deleted => _ = pages.index.set(lpid, None),
+                    Put::Carried { version, bytes } => {
+                        pages.next_version = pages.next_version.max(version + 1);
+                        pages.index.set(lpid, None);
+                        replayed.carried.insert(lpid, Carried { version, bytes });
+                    }
+                }
+            }
+            let number = pages.sessions.find(session).map_err(|error| lost(error.to_string()))?;
+            let state = pages.sessions.get_mut(number).expect("it was just found");
+            if wsn > state.last {
+                state.committed(wsn, digest);
+                state.durable = wsn;
+            }
+        }
+        Record::Moved { lpid, from, to } => {
+            if pages.index.get(lpid) == Some(from) {
+                expect_place(&ftl.flash, lpid, to)?;
+                pages.index.set(lpid, Some(to));
+            }
+        }
+        Record::Lost { lpid, from } => {
+            if pages.index.get(lpid) == Some(from) {
+                pages.index.set(lpid, Some(Place::LOST));
+            }
+        }
+        Record::Forgotten(session) => pages.sessions.forget(session),
+        Record::Opened { chunk, seal } => {
+            // Something else may have it by now.
+            if pages.coming_and_going.is_found(chunk) {
+                ftl.flash.seals.restore(chunk, seal);
+            }
+        }
+    }
+    Ok(())
+}
