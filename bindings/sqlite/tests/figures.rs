@@ -3,8 +3,8 @@
 //!
 //! `cargo test --release -p openftl-sqlite --test all figures -- --nocapture` prints it.
 
-use openftl_lab::order_table;
 use crate::world::{Drive, SQLITE, figure, runs_here};
+use openftl_lab::order_table;
 const TRANSACTIONS: u64 = 500;
 
 fn transactions() -> String {
@@ -48,6 +48,9 @@ fn small_transactions_put_no_journal_bytes() {
         nand.push(of("nand_bytes"));
     }
     assert!(put[0] < 13_000_000, "no more than the pages of the database that change");
-    assert!(nand[0] < 29_000_000 && nand[1] < 19_000_000, "half, and a third, of what ext4 and a write-ahead log take: {nand:?}");
+    assert!(
+        nand[0] < 29_000_000 && nand[1] < 19_000_000,
+        "half, and a third, of what ext4 and a write-ahead log take: {nand:?}"
+    );
     assert!(put[1] * 3 < put[0] * 2, "compression saves a third at least");
 }

@@ -9,8 +9,8 @@
 //! A chunk follows when all of the one before it is on media, so that what a power cut leaves are all groups up to some number. The anchor names chunks
 //! before the log goes on in them, so that they are found again.
 //!
-//! What is found after a power cut in a chunk that is not full is not durable by that: on a device whose pages damage each other it may have been
-//! readable that one time. So it is written *again*, to another chunk, before anybody is let in.
+//! What is found after a power cut in the last chunk is not durable by that: it may have been readable that one time. So it is written *again*, to
+//! another chunk, before anybody is let in.
 
 use crate::place::Place;
 use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId};
@@ -68,6 +68,8 @@ pub struct Log {
     pub again: VecDeque<(u64, u64, Vec<u8>)>,
     /// Where they were.
     pub left: Vec<Place>,
+    /// The chunk that is written, which may have no group yet.
+    pub written: Option<ChunkId>,
     /// Chunks that it can go on in, for the anchor names them.
     pub spares: VecDeque<ChunkId>,
     /// Chunks that it can go on in when the anchor names them.
@@ -93,6 +95,7 @@ impl Log {
             placed: VecDeque::new(),
             again: VecDeque::new(),
             left: Vec::new(),
+            written: None,
             spares: VecDeque::new(),
             unnamed: Vec::new(),
         }
@@ -184,7 +187,7 @@ impl Log {
             self.placed.iter().filter(|placed| placed.number >= group).map(|placed| placed.place.chunk(format));
         let left = self.left.iter().map(|place| place.chunk(format));
         let ahead = self.spares.iter().chain(&self.unnamed).copied();
-        let mut chunks: Vec<ChunkId> = needed.chain(left).chain(self.chunk).chain(ahead).collect();
+        let mut chunks: Vec<ChunkId> = needed.chain(left).chain(self.chunk).chain(self.written).chain(ahead).collect();
         chunks.sort_unstable();
         chunks.dedup();
         chunks

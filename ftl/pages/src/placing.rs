@@ -121,6 +121,7 @@ impl Pages {
             return None;
         }
         self.log.spares.pop_front();
+        self.log.written = Some(chunk);
         let open = flash.units.open(chunk, 0);
         self.chunks.insert(chunk, PageChunk { is_log: true, ..PageChunk::default() });
         let slot = self.add_open(OpenChunk::new(chunk, open, Stream::Log, 0));

@@ -33,7 +33,7 @@ use openftl_parts::flash::reads::ReadId;
 use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::words::Access;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// What the log has said.
 #[derive(Default)]
@@ -47,6 +47,8 @@ struct Replayed {
 struct FoundBlock {
     /// `None`: it cannot be read.
     bytes: Option<Box<[u8; BLOCK_BYTES]>>,
+    /// When it was written.
+    sequence: u64,
     /// In which grain the first group begins.
     head: Option<u32>,
 }
@@ -55,6 +57,8 @@ struct FoundBlock {
 struct FoundGroup {
     number: u64,
     version: u64,
+    /// When it was written: later than `version` says if it was written again.
+    sequence: u64,
     place: Place,
     records: Vec<u8>,
 }
@@ -91,10 +95,12 @@ fn read_chunk(
         ftl.run(clock, pages, |ftl| ftl.flash.reads.under_way() == 0)?;
         let Window { frames, lost, .. } = pages.log_window.take().expect("it was read");
         for ((block, frame), is_lost) in blocks.iter().zip(lost) {
-            let is_log = Oob::peek(&ftl.flash.frames, *frame).ok().and_then(|oob| is_of(oob, *block));
+            let oob = Oob::peek(&ftl.flash.frames, *frame).ok();
+            let is_log = oob.and_then(|oob| is_of(oob, *block));
+            let sequence = oob.map_or(0, |oob| oob.sequence);
             let head = if is_log == Some(true) && !is_lost { Pages::head_of(&ftl.flash, *frame) } else { None };
             let bytes = (!is_lost).then(|| Box::new(*ftl.flash.frames.bytes(*frame)));
-            found.push((is_log, FoundBlock { bytes, head }));
+            found.push((is_log, FoundBlock { bytes, sequence, head }));
         }
         frames.into_iter().for_each(|frame| ftl.flash.frames.release(frame));
         pages.keep_frames(&mut ftl.flash);
@@ -134,7 +140,9 @@ fn groups_in(flash: &Flash, chunk: ChunkId, blocks: &[FoundBlock]) -> Vec<FoundG
         let records = bytes.get(begin..begin + header.bytes as usize).filter(|records| crc32c(records) == header.crc);
         let Some(records) = records else { continue };
         let place = Place::new(flash.format, chunk, grain, header.bytes);
-        found.push(FoundGroup { number: header.lpid, version: header.version, place, records: records.to_vec() });
+        let (number, version) = (header.lpid, header.version);
+        let sequence = blocks[block as usize].sequence;
+        found.push(FoundGroup { number, version, sequence, place, records: records.to_vec() });
         // Another one may follow in the same block.
         let is_inside = !end.is_multiple_of(GRAINS_PER_BLOCK) && blocks.len() as u32 > end / GRAINS_PER_BLOCK;
         let follows = is_inside.then(|| (end % GRAINS_PER_BLOCK) as usize * GRAIN_BYTES).and_then(|within| {
@@ -166,7 +174,7 @@ pub(crate) fn replay(
         let last = of_chunk.last().map(|group| (group.version, group.number));
         open = open.max(last.filter(|_| found.is_open).map(|last| (last, chunk)));
         for group in of_chunk {
-            pages.next_version = pages.next_version.max(group.version + 1);
+            pages.next_version = pages.next_version.max(group.version.max(group.sequence) + 1);
             if group.number >= anchor.group {
                 groups.entry(group.number).or_default().push(group);
             }
@@ -176,7 +184,10 @@ pub(crate) fn replay(
     let (mut placed, mut versions) = (VecDeque::new(), VecDeque::new());
     let (mut number, mut version) = (anchor.group, 0);
     while let Some(found) = groups.remove(&number) {
-        let newest = found.into_iter().filter(|group| group.version >= version).max_by_key(|group| group.version);
+        let newest = found
+            .into_iter()
+            .filter(|group| group.version >= version)
+            .max_by_key(|group| (group.version, group.sequence));
         let Some(FoundGroup { place, records, version: of_group, .. }) = newest else { break };
         version = of_group;
         let bytes = records;
@@ -194,11 +205,13 @@ pub(crate) fn replay(
     if let Some(group) = groups.range(number + 1..).flat_map(|(_, found)| found).find(begins) {
         return Err(lost(format!("group {number} of the log is lost, and group {} is there", group.number)));
     }
-    let left = take_log(ftl, pages, &placed, open.map(|(_, chunk)| chunk), access);
-    let format = ftl.flash.format;
-    let is_left = |place: Place| left.contains(&place.chunk(format));
-    let again = placed.iter().zip(versions).filter(|(placed, _)| is_left(placed.place)).map(|(_, again)| again);
-    pages.log.again = again.collect();
+    take_log(ftl, pages, &placed, open.map(|(_, chunk)| chunk), access);
+    // All before the last chunk were on media when that was begun.
+    if access != Access::Inspect {
+        let begins = |placed: &&Placed| placed.place.grain(format) == 0;
+        let first = placed.iter().rfind(begins).map_or(0, |placed| placed.number);
+        pages.log.again = versions.into_iter().filter(|(number, ..)| *number >= first).collect();
+    }
     pages.log.found(placed, number);
     // Those that nothing was written to yet.
     for chunk in named {
@@ -213,14 +226,8 @@ pub(crate) fn replay(
     Ok(replayed.carried)
 }
 
-/// The chunks of the log are taken over. Gives those with groups that are to be written again, for they were not full.
-fn take_log(
-    ftl: &mut BlockFtl,
-    pages: &mut Pages,
-    placed: &VecDeque<Placed>,
-    open: Option<ChunkId>,
-    access: Access,
-) -> BTreeSet<ChunkId> {
+/// The chunks of the log are taken over. Those with groups that are needed are written no more.
+fn take_log(ftl: &mut BlockFtl, pages: &mut Pages, placed: &VecDeque<Placed>, open: Option<ChunkId>, access: Access) {
     let (format, chunk_blocks) = (ftl.flash.format, ftl.flash.geometry.blocks_per_chunk);
     // In the order of their groups.
     let mut chunks: Vec<(ChunkId, u32, u32)> = Vec::new();
@@ -233,7 +240,6 @@ fn take_log(
             _ => chunks.push((chunk, blocks.start, blocks.end)),
         }
     }
-    let mut left = BTreeSet::new();
     for (chunk, live) in live {
         let Some(found) = pages.coming_and_going.take(&mut ftl.flash, chunk) else { continue };
         pages.log_chunks += 1;
@@ -246,14 +252,13 @@ fn take_log(
         if live == 0 {
             // It goes on there.
             pages.logs.slots[0] = Some(slot);
+            pages.log.written = Some(chunk);
             chunks.push((chunk, found.write_pointer, found.write_pointer));
         } else {
-            left.insert(chunk);
             pages.fill_up(&mut ftl.flash, slot);
         }
     }
     pages.log.found_in(&chunks, chunk_blocks);
-    left
 }
 
 fn take_record(

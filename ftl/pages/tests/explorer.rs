@@ -11,7 +11,22 @@ const SEEDS: u64 = 100;
 /// Histories that were found, each mended since: a page that a power cut had cut off hid those behind it from cleaning; a host waited for a
 /// chunk that the device did not let be opened; a stop waited for a checkpoint that had begun before the last commit; a store that wore
 /// out while it was stopped waited for ever; a check waited for the end of a scrub that had none.
-const FOUND: [u64; 5] = [12, 22_871, 30_150, 31_548, 72_870];
+///
+/// Of the log in chunks of its own: a seal was taken over from it that was another chunk's by then; a group behind one that was torn counted; a chunk
+/// was said to be opened behind a page in it; leaves were newer than the log that was done again; what was read once after a power cut was not there
+/// after the next.
+const FOUND: [(u64, VictimPolicy); 10] = [
+    (12, VictimPolicy::Greedy),
+    (22_871, VictimPolicy::Greedy),
+    (30_150, VictimPolicy::Greedy),
+    (31_548, VictimPolicy::Greedy),
+    (72_870, VictimPolicy::Greedy),
+    (52, VictimPolicy::CostBenefit),
+    (77, VictimPolicy::MinimumDecliningCost),
+    (168, VictimPolicy::Greedy),
+    (277, VictimPolicy::CostBenefit),
+    (300_441, VictimPolicy::Greedy),
+];
 
 /// How chunks are cleaned in the histories, in turn.
 const VICTIMS: [VictimPolicy; 3] =
@@ -36,7 +51,7 @@ fn play(seed: u64, victim: VictimPolicy) -> Tally {
 
 #[test]
 fn histories_that_were_found_are_sound() {
-    FOUND.into_iter().for_each(|seed| _ = play(seed, VictimPolicy::Greedy));
+    FOUND.into_iter().for_each(|(seed, victim)| _ = play(seed, victim));
 }
 
 #[test]

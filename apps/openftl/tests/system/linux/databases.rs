@@ -64,7 +64,9 @@ END
         assert_eq!(told.text("check").trim(), "ok");
         server.stop();
         let (host, nand) = written(&before, &after);
-        println!("{TRANSACTIONS} transactions, journal_mode={journal}: {host:.1} MB written by ext4, {nand:.1} MB to the flash");
+        println!(
+            "{TRANSACTIONS} transactions, journal_mode={journal}: {host:.1} MB written by ext4, {nand:.1} MB to the flash"
+        );
         least = least.min(nand);
     }
     // A store of pages takes less than half of that, as `figures.rs` of `bindings/sqlite` shows.
