@@ -39,6 +39,8 @@ pub struct Tally {
     pub table_drives: u64,
     /// Zoned drives among the runs.
     pub zoned_drives: u64,
+    /// Stores of pages among the runs.
+    pub page_stores: u64,
     /// Drives that wore out.
     pub worn_out: u64,
     /// Faults injected, by kind.
@@ -66,6 +68,7 @@ impl AddAssign<&Tally> for Tally {
         self.restarts += other.restarts;
         self.table_drives += other.table_drives;
         self.zoned_drives += other.zoned_drives;
+        self.page_stores += other.page_stores;
         self.worn_out += other.worn_out;
         for (kind, count) in &other.faults {
             *self.faults.entry(*kind).or_default() += count;
@@ -97,6 +100,10 @@ pub fn explore(run: &Run) -> Explored {
         }
         World::Zones(world) => {
             tally.zoned_drives += 1;
+            trace = play(*world, run, &mut tally);
+        }
+        World::Pages(world) => {
+            tally.page_stores += 1;
             trace = play(*world, run, &mut tally);
         }
     })

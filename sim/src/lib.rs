@@ -19,6 +19,7 @@
 //! | [`world`] | drive, host and model |
 //! | [`table_world`] | the same with tables beside the log area |
 //! | [`zone_world`], [`zone_model`] | a zoned drive and its host, and what that may find |
+//! | [`page_world`] | the same with a store of pages |
 //! | `block_host`, `table_host`, `zone_host`, `zone_requests` | what their hosts do |
 //! | [`zone_crash_points`] | every state that a power cut can leave of such a drive |
 //! | [`mod@rig`] | a drive with its device and its clock, whatever it is for |
@@ -44,6 +45,7 @@ pub mod fate;
 pub mod fault;
 pub mod history;
 pub mod liveness;
+pub mod page_world;
 pub mod played;
 pub mod rig;
 pub mod shrink;

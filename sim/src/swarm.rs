@@ -5,6 +5,7 @@
 
 mod steps;
 
+use crate::page_world::PageWorld;
 use crate::step::{Range, Step};
 use crate::table_world::TableWorld;
 use crate::world::VICTIM_POLICIES;
@@ -65,6 +66,8 @@ pub enum Drives {
     MapOnMedia,
     /// Zoned drives.
     Zones,
+    /// Stores of pages.
+    Pages,
 }
 
 fn unknown(text: &str) -> UnknownWord {
@@ -85,6 +88,11 @@ pub enum Kind {
     Zones {
         /// What they are like.
         zoned: ZoneConfig,
+        /// Chunks of each parallel unit.
+        chunks: u32,
+    },
+    /// Pages of any size.
+    Pages {
         /// Chunks of each parallel unit.
         chunks: u32,
     },
@@ -117,12 +125,15 @@ pub enum World {
     Tables(Box<TableWorld>),
     /// With a zoned drive.
     Zones(Box<ZoneWorld>),
+    /// With a store of pages.
+    Pages(Box<PageWorld>),
 }
 
 impl Setting {
     fn draw(seed: u64, drives: Drives, dice: &mut Dice) -> Setting {
         let tables = tables(&mut Dice::new((!seed).rotate_left(16))).filter(|_| drives != Drives::MapOnMedia);
-        let has_zones = drives == Drives::Zones;
+        // What is drawn for zones does for pages.
+        let has_zones = matches!(drives, Drives::Zones | Drives::Pages);
         let tables = tables.filter(|_| !has_zones);
         let mut zones = Dice::new(seed.rotate_left(24));
         let mut apart = Dice::new(seed.rotate_left(48));
@@ -150,6 +161,11 @@ impl Setting {
                 spare = apart.one_of(&[0, 0, 1, 3]);
             }
             let kind = match tables {
+                _ if drives == Drives::Pages => {
+                    config.victim = PAGE_VICTIMS[seed as usize % PAGE_VICTIMS.len()];
+                    config.host_frames = zones.one_of(&[300, 600]);
+                    Kind::Pages { chunks: zones.between(50, 110) as u32 }
+                }
                 _ if has_zones => with_windows(seed, &profile, zoned(&profile, &mut config, &mut zones)),
                 Some(chunks) => Kind::Tables { chunks },
                 None => Kind::Blocks,
@@ -187,9 +203,18 @@ impl Setting {
                 world.may_wear_out = true;
                 World::Zones(Box::new(world))
             }
+            Kind::Pages { chunks } => {
+                let world = PageWorld::try_new(profile, config, chunks, self.seed)?;
+                world.wire.device().set_jitter(self.jitter, self.seed);
+                World::Pages(Box::new(world))
+            }
         })
     }
 }
+
+/// How chunks with pages are cleaned, in turn.
+const PAGE_VICTIMS: [VictimPolicy; 3] =
+    [VictimPolicy::Greedy, VictimPolicy::CostBenefit, VictimPolicy::MinimumDecliningCost];
 
 fn profile(dice: &mut Dice) -> Profile {
     let mut profile = Profile::builtin("tiny").expect("a builtin profile");
@@ -426,6 +451,7 @@ impl fmt::Display for Setting {
                         blocks => format!("windows of {blocks} blocks, "),
                     }
                 ),
+                Kind::Pages { chunks } => format!("pages on {chunks} chunks of each PU, "),
             },
             config.map_memory.map_or(String::new(), |memory| {
                 format!("map pages of {} entries and {:?} ({}), ", memory.page.entries(), memory.budget, memory.policy)
@@ -507,7 +533,7 @@ impl Run {
         let mut dice = Dice::new(seed);
         let setting = Setting::draw(seed, drives, &mut dice);
         let is_loop = is_narrow(seed) && setting.kind == Kind::Blocks && Dice::new(seed.rotate_left(8)).once_in(2);
-        if let Kind::Zones { .. } = setting.kind {
+        if let Kind::Zones { .. } | Kind::Pages { .. } = setting.kind {
             let steps = beyond(zone_steps(&setting, &mut dice), &mut Dice::new((!seed).rotate_left(8)));
             return Run { seed, setting, steps };
         }
@@ -536,7 +562,9 @@ impl Run {
             let is_of_another_kind = match setting.kind {
                 Kind::Blocks => is_for_tables || is_for_zones,
                 Kind::Tables { .. } => is_for_blocks || is_for_zones,
-                Kind::Zones { .. } => step.range().is_some() || is_for_tables || matches!(step, Step::Handle(_)),
+                Kind::Zones { .. } | Kind::Pages { .. } => {
+                    step.range().is_some() || is_for_tables || matches!(step, Step::Handle(_))
+                }
             };
             if is_of_another_kind || step.range().is_some_and(|range| !fits(range) || range.blocks > most) {
                 return Err(Beyond { step: step.to_string(), capacity, seed });

@@ -3,4 +3,3 @@
 mod crash_points;
 mod explorer;
 mod requests;
-mod world;

@@ -1,9 +1,9 @@
 //! Every state in which a power cut can leave a small store of pages.
 
-use crate::world::{PageWorld, SESSIONS};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use openftl_parts::Config;
+use openftl_sim::page_world::{PageWorld, SESSIONS};
 use openftl_sim::played::Played;
 
 /// A device with pages that damage each other and hold blocks back, and one with neither.

@@ -1,11 +1,11 @@
 //! What a host may ask, and what it may not.
 
 use crate::crash_points::devices;
-use crate::world::PageWorld;
 use openftl_core::{Clock, Time};
 use openftl_pages::{Change, PageFacts, Session, SessionId, StoreError, StoreRequest, StoreTarget, WINDOW};
 use openftl_parts::target::{Durability, Target};
 use openftl_parts::{Access, Config};
+use openftl_sim::page_world::PageWorld;
 use openftl_sim::played::Played;
 
 fn world(chunks: u32) -> PageWorld {

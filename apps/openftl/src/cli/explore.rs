@@ -23,7 +23,7 @@ pub struct Explore {
     /// The first seed, or the one whose drive the steps are for.
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), default_value_t = 0)]
     pub seed: u64,
-    /// Which drives the histories are of: all (but zones), map-in-memory, map-on-media or zones.
+    /// Which drives the histories are of: all (but zones and pages), map-in-memory, map-on-media, zones or pages.
     #[arg(long, value_name = "KIND", default_value_t = Drives::All)]
     pub drives: Drives,
     /// End after so many histories.

@@ -1,5 +1,10 @@
 //! A store of pages under test, its host with some sessions, and what that may find.
 
+use crate::fault::{Fault, FaultKind, disturb};
+use crate::played::Played;
+use crate::rig::Rig;
+use crate::step::{Step, ZoneDeed, ZoneDeedKind};
+use crate::wire::{CrashPoint, Wire};
 use openftl_blocks::Ftl;
 use openftl_core::{BLOCK_BYTES, Clock, Frame};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
@@ -8,11 +13,6 @@ use openftl_pages::{
 };
 use openftl_parts::target::{Durability, Target};
 use openftl_parts::{Access, Config, OpenError};
-use openftl_sim::fault::{Fault, FaultKind, disturb};
-use openftl_sim::played::Played;
-use openftl_sim::rig::Rig;
-use openftl_sim::step::{Step, ZoneDeed, ZoneDeedKind};
-use openftl_sim::wire::{CrashPoint, Wire};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
@@ -25,11 +25,15 @@ const PAGES: u64 = 200;
 /// What a page holds: its bytes, all of which follow from their number and this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Made {
+    /// How many.
     pub bytes: usize,
+    /// What they follow from.
     pub seed: u64,
 }
 
 impl Made {
+    /// The bytes.
+    #[must_use]
     pub fn expand(self) -> Vec<u8> {
         let mut x = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let next = || {
@@ -86,10 +90,13 @@ enum Errand {
     Sync { batches: Vec<(usize, u64)> },
 }
 
+/// See the module.
 pub struct PageWorld {
     rig: Rig<PageFtl<Wire>>,
+    /// What is known of the store. Crash points keep the one of their moment.
     pub model: Model,
     under_way: Vec<(u64, Errand)>,
+    /// The open sessions.
     pub sessions: Vec<Session>,
     /// What is staged of the next batch of each session.
     staged: [Changes; SESSIONS],
@@ -114,12 +121,21 @@ fn id(session: usize) -> SessionId {
 }
 
 impl PageWorld {
+    /// A new store on a device with so many chunks on each parallel unit.
+    ///
+    /// # Panics
+    /// If there can be no such store.
+    #[must_use]
     pub fn new(profile: Profile, config: Config, chunks: u32, seed: u64) -> PageWorld {
-        PageWorld::try_new(profile, config, chunks, seed).unwrap()
+        PageWorld::try_new(profile, config, chunks, seed).expect("there can be such a store")
     }
 
+    /// The same.
+    ///
+    /// # Errors
+    /// If there can be no such store.
     pub fn try_new(profile: Profile, config: Config, chunks: u32, seed: u64) -> Result<PageWorld, OpenError> {
-        let device = EmulatedDevice::new(profile, chunks, Store::Ram, Timing::Modelled, seed).unwrap();
+        let device = EmulatedDevice::new(profile, chunks, Store::Ram, Timing::Modelled, seed).expect("a valid profile");
         let mut rig = Rig::try_new(device, config, (), (), seed)?;
         rig.may_wear_out = true;
         let mut world = PageWorld::of(rig, Model::default());
@@ -132,6 +148,7 @@ impl PageWorld {
     }
 
     /// The world after a power cut, with the drive not opened yet.
+    #[must_use]
     pub fn after_cut(&self, crash_point: CrashPoint, model: Model) -> PageWorld {
         PageWorld::of(self.rig.with(crash_point.device, crash_point.at), model)
     }
@@ -144,7 +161,7 @@ impl PageWorld {
             // Of a drive that was open before there is none.
             _ = self.ftl().close_session(now, session, false);
         }
-        let opened = (0..SESSIONS).map(|session| self.ftl().open_session(id(session)).unwrap());
+        let opened = (0..SESSIONS).map(|session| self.ftl().open_session(id(session)).expect("it is not open"));
         let (sessions, last) = opened.unzip();
         self.sessions = sessions;
         last
@@ -226,12 +243,14 @@ impl PageWorld {
         }
     }
 
+    /// Gives up what is staged.
     pub fn abort(&mut self, session: usize) {
         let (now, name, wsn) = (self.clock.now(), self.sessions[session], self.model.last[session] + 1);
         self.staged[session].clear();
-        self.ftl().abort(now, name, wsn).unwrap();
+        self.ftl().abort(now, name, wsn).expect("the session is open");
     }
 
+    /// Asks for all that was committed to be durable.
     pub fn sync(&mut self) {
         // What has not ended may be durable later.
         let done = self.model.history.iter().filter(|batch| batch.is_done);
@@ -262,9 +281,9 @@ impl PageWorld {
 
     /// Closes the drive and opens it again, with no session open.
     pub fn clean_restart_alone(&mut self) {
-        self.close().unwrap();
+        self.close().unwrap_or_else(|error| panic!("{error}"));
         self.sessions.clear();
-        self.open(Access::ReadWrite).unwrap();
+        self.open(Access::ReadWrite).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// A drive after a power cut recovers, works and is closed.
@@ -342,19 +361,15 @@ impl Played for PageWorld {
                         Ok(facts) => {
                             assert_eq!(facts, None);
                             // Batches are in one order, whatever their sessions.
-                            let at = self
-                                .model
-                                .history
-                                .iter()
-                                .position(|batch| (batch.session, batch.wsn) == (session, wsn));
-                            self.model.history[at.unwrap()].is_done = true;
-                            let same =
-                                self.model.history[..=at.unwrap()].iter_mut().filter(|batch| batch.session == session);
+                            let is_that = |batch: &Committed| (batch.session, batch.wsn) == (session, wsn);
+                            let at = self.model.history.iter().position(is_that).expect("it was committed");
+                            self.model.history[at].is_done = true;
+                            let same = self.model.history[..=at].iter_mut().filter(|batch| batch.session == session);
                             same.filter(|_| is_durable).for_each(|batch| batch.is_durable = true);
                         }
                         Err(error) => {
                             self.expect_worn_out(error);
-                            self.model.history.iter_mut().find(of).unwrap().has_failed = true;
+                            self.model.history.iter_mut().find(of).expect("it was committed").has_failed = true;
                         }
                     }
                 }
