@@ -4,7 +4,7 @@ use crate::description::{DriveDescription, FtlKind, StoreName, Timing, another_s
 use crate::failure::Failure;
 use crate::new_file::{self, Existing};
 use crate::page_store::PageStore;
-use openftl_core::units::{ByteSize, Share};
+use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{FrameForm, Geometry, Time};
 use openftl_files::{Pace, PaceClock};
 use openftl_media::{Durability, EmulatedDevice, Profile, Store, Timing as MediaTiming};
@@ -27,6 +27,7 @@ pub struct PageDrive {
     durability: Durability,
     timing: Timing,
     checkpoint: (Option<u64>, Option<openftl_core::Nanos>),
+    scrub_interval: Option<openftl_core::Nanos>,
     victim: VictimPolicy,
 }
 
@@ -73,6 +74,7 @@ impl PageDrive {
             durability: file.media.durability.unwrap_or_default(),
             timing: file.media.timing.unwrap_or(Timing::WallClock),
             checkpoint: (file.ftl.checkpoint_log_blocks, file.ftl.checkpoint_interval),
+            scrub_interval: file.ftl.scrub_interval.and_then(Interval::span),
             victim: expect_of_pages(file.ftl.victim.unwrap_or_default()).map_err(|error| error.about("ftl.victim"))?,
         })
     }
@@ -112,6 +114,7 @@ impl PageDrive {
             host_frames: HOST_FRAMES,
             checkpoint_log_blocks: self.checkpoint.0,
             checkpoint_interval: self.checkpoint.1,
+            scrub_interval: self.scrub_interval,
             victim: self.victim,
             ..Config::default()
         }

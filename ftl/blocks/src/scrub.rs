@@ -29,8 +29,8 @@ use std::ops::Range;
 enum Held {
     Data,
     Metadata,
-    /// Blocks of the table of that number.
-    Table(u64),
+    /// Blocks of a tenant, with this sequence if all of them have the same.
+    Tenant(Option<u64>),
 }
 
 /// The scrub of a drive.
@@ -47,7 +47,7 @@ pub struct Scrub {
     seen: u64,
     chunk: Option<Looking>,
     /// If it is of a table, the blocks of it that are.
-    of_table: Vec<Range<u32>>,
+    of_tenant: Vec<Range<u32>>,
     /// What the chunk holds of which blocks are being read.
     reading: Option<Held>,
     /// For data and for metadata.
@@ -88,7 +88,7 @@ impl Scrub {
             number: start.wrapping_mul(0x9E37_79B9_7F4A_7C15) % chunks,
             seen: 0,
             chunk: None,
-            of_table: Vec::new(),
+            of_tenant: Vec::new(),
             reading: None,
             frames,
         }
@@ -164,8 +164,8 @@ impl BlockFtl {
             ChunkUse::Open | ChunkUse::Closed => Some(Held::Data),
             ChunkUse::Metadata => Some(Held::Metadata),
             ChunkUse::Tenant => tenant.blocks_in(&self.flash, chunk).map(|(number, blocks)| {
-                self.scrub.of_table = blocks;
-                Held::Table(number)
+                self.scrub.of_tenant = blocks;
+                Held::Tenant(number)
             }),
             ChunkUse::Retired | ChunkUse::Free | ChunkUse::Victim | ChunkUse::Resetting => None,
         };
@@ -220,7 +220,7 @@ impl BlockFtl {
         let is_in_use = match self.flash.chunks.usage(chunk) {
             ChunkUse::Metadata => held == Held::Metadata,
             ChunkUse::Open | ChunkUse::Closed => held == Held::Data,
-            ChunkUse::Tenant => matches!(held, Held::Table(_)),
+            ChunkUse::Tenant => matches!(held, Held::Tenant(_)),
             _ => false,
         };
         let is_same = is_in_use && self.flash.chunks.resets(chunk) == resets;
@@ -229,9 +229,9 @@ impl BlockFtl {
             let block = match held {
                 Held::Data => self.flash.chunks.next_valid(chunk, next),
                 Held::Metadata => Some(next),
-                Held::Table(_) => {
-                    let of_table = self.scrub.of_table.iter().find(|blocks| next < blocks.end);
-                    of_table.map(|blocks| blocks.start.max(next))
+                Held::Tenant(_) => {
+                    let of_tenant = self.scrub.of_tenant.iter().find(|blocks| next < blocks.end);
+                    of_tenant.map(|blocks| blocks.start.max(next))
                 }
             };
             let Some(block) = block.filter(|block| *block < end) else { break };
@@ -279,13 +279,16 @@ impl BlockFtl {
             self.flash.read_again(id, failed);
             return;
         }
-        self.flash.statistics.scrub.lost += u64::from(failed.count_ones());
+        // Who knows no block by its sequence says what is lost when it looks for what it holds there.
+        if held != Held::Tenant(None) {
+            self.flash.statistics.scrub.lost += u64::from(failed.count_ones());
+        }
         self.flash.reads.end(id);
         self.scrub.reading = None;
         self.flash.stirred = true;
     }
 
-    /// Whether what was read from `ppa` is what should be there: the data that the map has, a block of the table, or anything that
+    /// Whether what was read from `ppa` is what should be there: the data that the map has, a block of the tenant, or anything that
     /// was sealed.
     fn is_as_expected(&self, held: Held, ppa: Ppa, frame: Frame) -> bool {
         match held {
@@ -298,8 +301,9 @@ impl BlockFtl {
                     || Oob::peek(&self.flash.frames, frame).is_ok_and(|oob| oob.kind == BlockKind::Padding);
                 is_empty || is_padding() || Oob::verify(&self.flash.frames, frame).is_ok()
             }
-            Held::Table(number) => Oob::verify(&self.flash.frames, frame)
+            Held::Tenant(Some(number)) => Oob::verify(&self.flash.frames, frame)
                 .is_ok_and(|oob| matches!(oob.kind, BlockKind::Tenant | BlockKind::Lost) && oob.sequence == number),
+            Held::Tenant(None) => Oob::verify(&self.flash.frames, frame).is_ok(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::layout::{LOG_STEP, Layout, SESSION_BLOCKS};
 use crate::log::Log;
 use crate::pages::{Frontiers, Pages};
+use crate::place::GRAINS_PER_BLOCK;
 use crate::reading::{OF_LOG, OF_VICTIM};
 use openftl_core::{ChunkId, Geometry};
 use openftl_media::Completion;
@@ -93,8 +94,10 @@ impl Tenant for Pages {
         flash.stirred = true;
     }
 
-    fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
-        _ = (flash, chunk);
-        None
+    /// Of chunks that are full and are not to be emptied anyway.
+    fn blocks_in(&self, _flash: &Flash, chunk: ChunkId) -> Option<(Option<u64>, Vec<Range<u32>>)> {
+        let is_written = self.slot_of.contains_key(&chunk);
+        let is_wanted = self.chunks.get(&chunk).is_some_and(|known| known.live > 0 && !known.is_weak);
+        (is_wanted && !is_written).then(|| (None, vec![0..self.chunk_grains / GRAINS_PER_BLOCK]))
     }
 }

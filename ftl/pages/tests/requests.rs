@@ -1,10 +1,11 @@
 //! What a host may ask, and what it may not.
 
 use crate::crash_points::devices;
-use openftl_core::{Clock, Time};
+use openftl_core::{Clock, Nanos, Time};
 use openftl_pages::{Change, PageFacts, Session, SessionId, StoreError, StoreRequest, StoreTarget, WINDOW};
 use openftl_parts::target::{Durability, Target};
 use openftl_parts::{Access, Config};
+use openftl_sim::fault::{Fault, FaultKind};
 use openftl_sim::page_world::PageWorld;
 use openftl_sim::played::Played;
 
@@ -92,6 +93,31 @@ fn a_batch_that_is_staged_for_long_keeps_nobody_from_room() {
     assert!(cleaned > 20 && staged > 20, "{cleaned} cleaned, {staged} staged");
     world.commit(0, true);
     world.settle();
+    world.verify_all();
+    world.clean_restart();
+    world.check();
+}
+
+#[test]
+fn a_scrub_finds_weak_blocks_of_pages_and_has_them_moved() {
+    let [plain, _] = devices();
+    let interval = Some(Nanos::from_millis(200));
+    let config = Config { checkpoint_log_blocks: Some(8), scrub_interval: interval, ..Config::default() };
+    let mut world = PageWorld::new(plain, config, 36, 1);
+    for round in 0..60_u64 {
+        world.stage(round as usize % 3, round * 7919, 4, round * 7 / 3, false);
+        world.commit(round as usize % 3, round % 5 == 0);
+        world.settle();
+    }
+    let before = world.ftl().statistics().1.chunks_cleaned;
+    for pick in 0..40 {
+        world.inject(Fault { kind: FaultKind::HighEcc, pick: pick * 104_729 });
+    }
+    world.idle(Nanos::from_millis(1_000));
+    let (statistics, of_pages) = world.ftl().statistics();
+    let (scrub, cleaned) = (statistics.scrub, of_pages.chunks_cleaned);
+    assert!(scrub.passes > 1 && scrub.weak > 0 && scrub.lost == 0, "{scrub:?}");
+    assert!(cleaned > before, "{cleaned} chunks cleaned: {scrub:?}");
     world.verify_all();
     world.clean_restart();
     world.check();

@@ -112,8 +112,9 @@ pub trait Tenant {
     /// What a chunk of its own holds should move.
     fn queue_weak(&mut self, _flash: &mut Flash, _chunk: ChunkId) {}
 
-    /// Blocks of `chunk` that hold anything, in their order, and whose they are.
-    fn blocks_in(&self, _flash: &Flash, _chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
+    /// Blocks of `chunk` that hold anything, in their order, and the sequence that all of them have, if they have the same. Where they have not, some may
+    /// be padding, or left torn by a power cut.
+    fn blocks_in(&self, _flash: &Flash, _chunk: ChunkId) -> Option<(Option<u64>, Vec<Range<u32>>)> {
         None
     }
 }

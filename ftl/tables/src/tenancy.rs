@@ -103,7 +103,7 @@ impl Tenant for Tables {
         }
     }
 
-    fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
-        self.ranges_in(flash, chunk)
+    fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(Option<u64>, Vec<Range<u32>>)> {
+        self.ranges_in(flash, chunk).map(|(number, blocks)| (Some(number), blocks))
     }
 }

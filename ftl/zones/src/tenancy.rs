@@ -170,13 +170,13 @@ impl Tenant for Zones {
         self.refresh_chunk(flash, chunk);
     }
 
-    fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(u64, Vec<Range<u32>>)> {
+    fn blocks_in(&self, flash: &Flash, chunk: ChunkId) -> Option<(Option<u64>, Vec<Range<u32>>)> {
         let (zone, column) = self.owner_of(chunk)?;
         if self.board.zone(zone).state == ZoneState::Offline || flash.chunks.usage(chunk) != ChunkUse::Tenant {
             return None;
         }
         let blocks = self.readable_in(zone, column);
-        (!blocks.is_empty()).then(|| (self.numbers[zone as usize], vec![blocks]))
+        (!blocks.is_empty()).then(|| (Some(self.numbers[zone as usize]), vec![blocks]))
     }
 }
 
