@@ -176,7 +176,8 @@ impl Log {
     /// A group survives a power cut. Returns the last mutation of which all does.
     pub fn programmed(&mut self, number: u64) -> Option<u64> {
         self.get_mut(number).expect("a group in flight is needed").is_programmed = true;
-        let count = self.placed.partition_point(|placed| placed.is_programmed);
+        let is_missing = |placed: &Placed| !placed.is_programmed;
+        let count = self.placed.iter().position(is_missing).unwrap_or(self.placed.len());
         count.checked_sub(1).map(|at| self.placed[at].last)
     }
 
