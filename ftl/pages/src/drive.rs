@@ -156,7 +156,7 @@ impl PageFtl {
     ///
     /// # Errors
     /// If the session is not open.
-    pub fn committed(&self, session: Session) -> Result<u64, StoreError> {
+    pub fn last_batch(&self, session: Session) -> Result<u64, StoreError> {
         self.pages.sessions.look(session).map(|state| state.last)
     }
 

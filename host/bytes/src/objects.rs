@@ -11,7 +11,7 @@
 //! What a request is, and what the drive is to do for it, an [`ObjectAsk`] knows: pages are one kind, and values under keys would be another. A request
 //! for which the drive has no room waits, and those behind it that have an order with it; if nothing will make room, it is given up.
 
-use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Time};
+use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, OOB_BYTES_MIN, Time};
 use openftl_parts::target::Target;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -150,6 +150,8 @@ pub struct ObjectRequests<K, A: ObjectAsk> {
     pool: Frames,
     /// Those for which there is no room, and those behind them, in their order.
     waiting: VecDeque<u32>,
+    /// The first of those found the drive at rest: it tries once more, since asking may have set the drive to work.
+    is_last_try: bool,
     finished: Vec<ObjectFinished<K, A::Outcome>>,
     /// Requests that the drive has; and of those, the ordered ones, which may wait for their host.
     under_way: usize,
@@ -163,8 +165,9 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
     pub fn new(requests_max: usize, blocks: usize) -> ObjectRequests<K, A> {
         ObjectRequests {
             ops: Places::new(requests_max),
-            pool: Frames::new(blocks, 0, 0),
+            pool: Frames::new(blocks, 0, OOB_BYTES_MIN),
             waiting: VecDeque::new(),
+            is_last_try: false,
             finished: Vec::new(),
             under_way: 0,
             ordered: Vec::new(),
@@ -320,12 +323,15 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
         self.done = done;
         while let Some(index) = self.waiting.front().copied() {
             if !self.begin(now, drive, context, index) {
-                if !A::is_at_rest(drive) {
+                let (is_at_rest, was_last_try) = (A::is_at_rest(drive), self.is_last_try);
+                self.is_last_try = is_at_rest && !was_last_try;
+                if !is_at_rest || !was_last_try {
                     break;
                 }
                 let outcome = self.ops[index].ask.give_up(now, drive, context);
                 self.finish(context, index, outcome);
             }
+            self.is_last_try = false;
             self.waiting.pop_front();
         }
         finished.append(&mut self.finished);
@@ -353,7 +359,7 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
     /// Whether a call of [`ObjectRequests::poll`] would bring something whatever the drive does.
     #[must_use]
     pub fn has_finished(&self) -> bool {
-        !self.finished.is_empty()
+        !self.finished.is_empty() || self.is_last_try
     }
 
     fn vacate(&mut self, frames: &mut Frames, id: RequestId) {

@@ -362,13 +362,13 @@ fn is_known(opcode: u8) -> bool {
             | opcodes::COPY
             | opcodes::VECTOR_RESET
             ..=opcodes::VECTOR_COPY
-            | opcodes::ZONE_SEND
-            | opcodes::ZONE_RECEIVE
-            | opcodes::ZONE_APPEND
-            | opcodes::PAGE_WRITE
-            | opcodes::PAGE_READ
-            | opcodes::PAGE_CONTROL
-            | opcodes::PAGE_REPORT
+                | opcodes::ZONE_SEND
+                | opcodes::ZONE_RECEIVE
+                | opcodes::ZONE_APPEND
+                | opcodes::PAGE_WRITE
+                | opcodes::PAGE_READ
+                | opcodes::PAGE_CONTROL
+                | opcodes::PAGE_REPORT
     ) || is_hint(opcode)
 }
 

@@ -120,9 +120,7 @@ impl PageCommand {
                 let [low, high] = halves(lpid);
                 (opcodes::PAGE_READ, [low, high, bytes, offset, 0, 0])
             }
-            PageCommand::Open => {
-                (opcodes::PAGE_CONTROL, [0, 0, 0, control::OPEN, 0, size_of::<SessionId>() as u32])
-            }
+            PageCommand::Open => (opcodes::PAGE_CONTROL, [0, 0, 0, control::OPEN, 0, size_of::<SessionId>() as u32]),
             PageCommand::Close { session, forget } => {
                 let action = if forget { control::FORGET } else { control::CLOSE };
                 (opcodes::PAGE_CONTROL, [session, 0, 0, action, 0, 0])
@@ -143,9 +141,7 @@ impl PageCommand {
                 let bytes = size_of::<SessionReport>() as u32;
                 (opcodes::PAGE_REPORT, [session, 0, bytes, report::SESSION, 0, 0])
             }
-            PageCommand::Store => {
-                (opcodes::PAGE_REPORT, [0, 0, size_of::<StoreReport>() as u32, report::STORE, 0, 0])
-            }
+            PageCommand::Store => (opcodes::PAGE_REPORT, [0, 0, size_of::<StoreReport>() as u32, report::STORE, 0, 0]),
         };
         let bytes = match self.transfer() {
             Transfer::None => 0,
@@ -346,7 +342,8 @@ impl Asked<'_> {
     #[must_use]
     pub fn error_of(&self, status: Status, result: u64) -> Option<StoreError> {
         let Asked { session, wsn, lpid, offset, changes } = *self;
-        let ((low, high), as_status) = ((result as u32, (result >> 32) as u32), |one: Status| one.code() == status.code());
+        let ((low, high), as_status) =
+            ((result as u32, (result >> 32) as u32), |one: Status| one.code() == status.code());
         let (of_change, bytes) = changes.get(low as usize).copied().unwrap_or((lpid, 0));
         let errors = [
             (Status::NAMESPACE_NOT_READY, StoreError::Busy),

@@ -17,8 +17,8 @@ use crate::wire::identify::{
     IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, IndependentNamespace, LbaFormat, NAMESPACE_READY,
     NamespaceDescriptorHead, OCP_UUID, UuidEntry, cns, controller, csi, namespace as bits,
 };
-use crate::wire::status::Status;
 use crate::wire::pages::PagesNamespace;
+use crate::wire::status::Status;
 use crate::wire::zoned::ZonedNamespace;
 use crate::wire::{CompletionEntry, SubmissionEntry, U64, U128, ascii, zero_ended};
 use openftl_core::BLOCK_BYTES;

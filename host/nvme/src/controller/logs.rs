@@ -71,8 +71,7 @@ const ZONED_READING_COMMANDS: [u8; 6] =
 const ZONED_WRITING_COMMANDS: [u8; 3] = [io::WRITE, io::ZONE_APPEND, io::ZONE_SEND];
 
 /// Commands of a store of pages. What is there changes by one of them alone.
-const PAGE_READING_COMMANDS: [u8; 5] =
-    [io::FLUSH, io::PAGE_READ, io::PAGE_CONTROL, io::PAGE_REPORT, opcode::FABRICS];
+const PAGE_READING_COMMANDS: [u8; 5] = [io::FLUSH, io::PAGE_READ, io::PAGE_CONTROL, io::PAGE_REPORT, opcode::FABRICS];
 const PAGE_WRITING_COMMANDS: [u8; 1] = [io::PAGE_WRITE];
 
 /// The part of a page that the host asked for, cut out of the page as that is written down piece by piece.

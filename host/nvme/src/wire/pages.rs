@@ -302,7 +302,8 @@ mod tests {
         let golden = [2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(entry.as_bytes(), golden);
         let check = |bytes: u32, flags: u32, if_version: u64, wrong| {
-            let change = ChangeEntry { bytes: bytes.into(), flags: flags.into(), if_version: if_version.into(), ..entry };
+            let change =
+                ChangeEntry { bytes: bytes.into(), flags: flags.into(), if_version: if_version.into(), ..entry };
             assert_eq!(change.wrong_field(), wrong, "{bytes} {flags} {if_version}");
         };
         check(3, 0, 0, None);

@@ -5,8 +5,8 @@ use openftl_core::Time;
 use openftl_nvme::wire::fabrics::ANY_CONTROLLER;
 use openftl_nvme::wire::opcode;
 use openftl_nvme::{
-    BlockFormat, CommandId, CompletionEntry, Connection, Hints, Namespace, NamespaceKind, PageShape, Queue,
-    QueueError, SubmissionEntry, ZonedShape,
+    BlockFormat, CommandId, CompletionEntry, Connection, Hints, Namespace, NamespaceKind, PageShape, Queue, QueueError,
+    SubmissionEntry, ZonedShape,
 };
 use proptest::prelude::*;
 use std::collections::HashSet;
