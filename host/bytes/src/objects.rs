@@ -235,13 +235,18 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
         self.ops[id.0].length.into()
     }
 
-    /// The bytes of a finished read from byte `from` on, up to the end of a frame.
+    /// The bytes of a request from byte `from` on, up to the end of a frame: of a finished read, of which `frames` are those of the drive, or what was
+    /// filled of a write.
     #[must_use]
-    pub fn slice<'a>(&self, frames: &'a Frames, id: RequestId, from: u64) -> &'a [u8] {
+    pub fn slice<'a>(&'a self, frames: &'a Frames, id: RequestId, from: u64) -> &'a [u8] {
         let (op, from) = (&self.ops[id.0], from as usize);
         let within = from % BLOCK_BYTES;
         let end = BLOCK_BYTES.min(within + op.length as usize - from);
-        &frames.bytes(op.room[from / BLOCK_BYTES])[within..end]
+        let block = match op.sent.get(from / BLOCK_BYTES) {
+            Some(frame) => self.pool.bytes(*frame),
+            None => frames.bytes(op.room[from / BLOCK_BYTES]),
+        };
+        &block[within..end]
     }
 
     /// Where the bytes of an admitted write go from byte `from` on, up to the end of a frame.

@@ -186,7 +186,7 @@ fn main() {
     let thread = std::thread::spawn(move || {
         let (name, description) = ("blocks".to_owned(), String::new());
         let mut exports = [Export { name, description, read_only: false, target: blocks }];
-        let mut others = [Other::Zones(zones)];
+        let mut others = [Other::Zones(Box::new(zones))];
         server.run_with_others(&mut NoOperator, &mut exports, &mut others, &mut clock, &its_stop).map(drop)
     });
 

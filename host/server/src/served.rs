@@ -57,9 +57,9 @@ impl<M: Media> Device<M> {
 /// What is served to NVMe hosts beside drives of blocks. All of them have to keep bytes.
 pub enum Other<M: Media> {
     /// A zoned drive, seen as zones or as segments.
-    Zones(ZoneFtl<M>),
+    Zones(Box<ZoneFtl<M>>),
     /// A store of pages.
-    Pages(PageFtl<M>),
+    Pages(Box<PageFtl<M>>),
     /// An Open-Channel device.
     Device(Device<M>),
 }

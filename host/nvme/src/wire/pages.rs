@@ -86,6 +86,9 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 #[cfg(doc)]
 use super::Status;
 
+/// Bytes of a page that fits into one Write, at most. A longer one, put by a program that has the drive inside it, can be read.
+pub const PAGE_BYTES_MAX: u32 = TRANSFER_BYTES_MAX - (size_of::<DirectoryHead>() + size_of::<ChangeEntry>()) as u32;
+
 /// Bytes of a list of pages, at most.
 pub const LIST_BYTES_MAX: u32 = 64 << 10;
 
@@ -233,7 +236,7 @@ pub struct StoreReport {
     pub used_bytes: U64,
     /// 16: bytes that they may take.
     pub capacity_bytes: U64,
-    /// 24: bytes of a page, at most.
+    /// 24: bytes of a page that can be written, at most.
     pub page_bytes_max: U32,
     /// 28.
     pub reserved: U32,
@@ -247,7 +250,7 @@ pub struct PagesNamespace {
     pub version: U16,
     /// 2: numbers that a batch may be ahead of the last committed one.
     pub window: U16,
-    /// 4: bytes of a page, at most.
+    /// 4: bytes of a page that can be written, at most: [`PAGE_BYTES_MAX`] or less.
     pub page_bytes_max: U32,
     /// 8: bytes that pages may take, with a header of 32 bytes each, in units of 64 bytes.
     pub capacity_bytes: U64,
@@ -266,7 +269,7 @@ impl PagesNamespace {
         PagesNamespace {
             version: 1.into(),
             window: (WINDOW as u16).into(),
-            page_bytes_max: shape.page_bytes_max.into(),
+            page_bytes_max: shape.page_bytes_max.min(PAGE_BYTES_MAX).into(),
             capacity_bytes: shape.capacity_bytes.into(),
             transfer_bytes_max: TRANSFER_BYTES_MAX.into(),
             list_bytes_max: LIST_BYTES_MAX.into(),

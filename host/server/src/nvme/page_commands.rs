@@ -2,7 +2,7 @@
 
 use openftl_nvme::command::PageCommand;
 use openftl_nvme::command::pages::refusal_of;
-use openftl_nvme::wire::pages::{ListEntry, ListHead, PageStat, StoreReport};
+use openftl_nvme::wire::pages::{ListEntry, ListHead, PAGE_BYTES_MAX, PageStat, StoreReport};
 use openftl_nvme::{Answer, IoCommand, Status};
 use openftl_nvme_tcp::target::Slot;
 use openftl_pages::{SessionId, StoreError, StoreTarget};
@@ -72,7 +72,7 @@ impl NvmeConnection {
                     pages: drive.pages().into(),
                     used_bytes: drive.used_bytes().into(),
                     capacity_bytes: drive.capacity_bytes().into(),
-                    page_bytes_max: drive.page_bytes_max().into(),
+                    page_bytes_max: drive.page_bytes_max().min(PAGE_BYTES_MAX).into(),
                     reserved: 0.into(),
                 };
                 data.extend_from_slice(report.as_bytes());

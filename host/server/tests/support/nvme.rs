@@ -219,8 +219,8 @@ impl Served {
         let bytes = drive.data().len() as u64;
         let kind = NamespaceKind::Block { format, bytes, hints: Hints::None };
         target.attach(index, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
-        let zoned = zoned.into_iter().map(Other::Zones);
-        let pages = pages.into_iter().map(Other::Pages);
+        let zoned = zoned.into_iter().map(|drive| Other::Zones(Box::new(drive)));
+        let pages = pages.into_iter().map(|drive| Other::Pages(Box::new(drive)));
         let devices = device.into_iter().map(|device| Other::Device(Device::new(device, 64)));
         let mut others: Vec<Other<EmulatedDevice>> = zoned.chain(pages).chain(devices).collect();
         let kinds = others.iter().map(|other| match other {

@@ -82,7 +82,7 @@ impl Served {
         server.set_target(target);
         let stop = Stop::new().unwrap();
         let its_stop = stop.clone();
-        let mut others = [Other::Zones(drive), Other::Device(device)];
+        let mut others = [Other::Zones(Box::new(drive)), Other::Device(device)];
         let thread = std::thread::spawn(move || {
             let mut exports: [Export<Drive>; 0] = [];
             server.run_with_others(&mut Nobody, &mut exports, &mut others, &mut WallClock::new(), &its_stop).unwrap();
