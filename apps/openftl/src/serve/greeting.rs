@@ -1,13 +1,17 @@
 //! The greeting of a server says what is served and how its drives were opened, and lists the commands that use it.
 
 use crate::assembly::{self, Drive, ZonedDrive};
+use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::namespaces::{Namespaces, of_kind};
 use crate::power::Home;
 use crate::terminal::{Ink, Palette};
+use openftl_blocks::Ftl;
 use openftl_control::socket_beside;
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::ByteSize;
+use openftl_drive::any_drive::AnyDrive;
+use openftl_lab::picture::thousands;
 use openftl_media::{Media, PartKind, PartLabel};
 use openftl_nvme::{HostsAllowed, Nqn};
 use openftl_parts::{BlockTarget, RecoveryReport};
@@ -22,7 +26,7 @@ pub(super) fn greeting(
     control: Option<&Listener>,
     palette: Palette,
 ) -> String {
-    let Namespaces { parts, drives, zoned, bare } = namespaces;
+    let Namespaces { parts, drives, others, bare } = namespaces;
     let mut text = String::new();
     let what = match home {
         Home::Memory => "a new drive in memory".to_owned(),
@@ -34,9 +38,9 @@ pub(super) fn greeting(
         let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
         _ = writeln!(text, "{what}  {capacity} on {}", drive.media().name());
         write_drive(&mut text, home, drive, palette);
-    } else if let ([], [drive]) = (&parts[..], &zoned[..]) {
-        _ = writeln!(text, "{what}  {} on {}", zones_in_words(drive), drive.block().media().name());
-        write_zones(&mut text, home, drive, palette);
+    } else if let ([], [drive]) = (&parts[..], &others[..]) {
+        _ = writeln!(text, "{what}  {} on {}", in_words(drive), drive.block().media().name());
+        write_other(&mut text, home, drive, palette);
     } else {
         let flash = namespaces.ftls().next().map(|drive| drive.media()).or(bare.first());
         let flash = flash.expect("something is on the device");
@@ -48,12 +52,12 @@ pub(super) fn greeting(
             write_drive(&mut text, home, drive, palette);
         }
         let labels = of_kind(parts, PartKind::Zoned);
-        for (id, (label, drive)) in (drives.len() + 1..).zip(labels.zip(zoned)) {
-            write_namespace(&mut text, id, label, &zones_in_words(drive), palette);
-            write_zones(&mut text, home, drive, palette);
+        for (id, (label, drive)) in (drives.len() + 1..).zip(labels.zip(others)) {
+            write_namespace(&mut text, id, label, &in_words(drive), palette);
+            write_other(&mut text, home, drive, palette);
         }
         let open_channel = of_kind(parts, PartKind::OpenChannel);
-        for (id, (label, flash)) in (drives.len() + zoned.len() + 1..).zip(open_channel.zip(bare)) {
+        for (id, (label, flash)) in (drives.len() + others.len() + 1..).zip(open_channel.zip(bare)) {
             let flash = ByteSize(flash.geometry().blocks() * BLOCK_BYTES as u64);
             write_namespace(&mut text, id, label, &flash.to_string(), palette);
         }
@@ -92,6 +96,20 @@ fn write_namespace(text: &mut String, id: usize, label: &PartLabel, capacity: &s
     _ = writeln!(text, "{id}  {name}  {kind}, {capacity} on {partition}");
 }
 
+/// What a drive is that NVMe hosts alone can see.
+fn in_words(drive: &AnyDrive<Flash>) -> String {
+    match drive {
+        AnyDrive::Zones(drive) => zones_in_words(drive),
+        AnyDrive::Pages(drive) => format!(
+            "a store of {} pages, {} of {} used,",
+            thousands(drive.pages()),
+            ByteSize(drive.used_bytes()),
+            ByteSize(drive.capacity_bytes())
+        ),
+        AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are greeted otherwise"),
+    }
+}
+
 /// How many zones or segments there are, and how large they are: of zones what they hold, and how far apart they are.
 fn zones_in_words(drive: &ZonedDrive) -> String {
     let (layout, limits) = (drive.layout(), drive.board().limits());
@@ -128,10 +146,10 @@ fn write_drive(text: &mut String, home: &Home, drive: &Drive, palette: Palette) 
     }
 }
 
-/// The same of a zoned drive.
-fn write_zones(text: &mut String, home: &Home, drive: &ZonedDrive, palette: Palette) {
+/// The same of a drive that NVMe hosts alone can see.
+fn write_other(text: &mut String, home: &Home, drive: &AnyDrive<Flash>, palette: Palette) {
     write_drive(text, home, drive.block(), palette);
-    if drive.lies_about_flush() {
+    if drive.zones().is_some_and(|zones| zones.lies_about_flush()) {
         write_lie(text, palette);
     }
 }
