@@ -606,19 +606,7 @@ fn write_body<M: Media>(text: &mut String, facts: &Facts, cells: &[Cell], drive:
         facts.chunks_by_use.iter().map(|(name, count)| format!("{} {name}", thousands(*count))).collect();
     _ = writeln!(text, "  {}", uses.join(", "));
 
-    match &facts.tenant {
-        Some(TenantFacts::Pages(_)) => title(text, "Log and map of pages"),
-        Some(TenantFacts::Zones(_) | TenantFacts::Segments(_)) => {
-            title(
-                text,
-                &format!(
-                    "Records and tails of {}",
-                    facts.tenant.as_ref().and_then(TenantFacts::noun).unwrap_or("zones")
-                ),
-            );
-        }
-        Some(TenantFacts::Tables(_)) | None => title(text, "Data"),
-    }
+    title(text, &facts.tenant.as_ref().map_or("Data".to_owned(), TenantFacts::title_of_blocks));
     let share = facts.mapped_blocks as f64 / drive.superblock().capacity_blocks.max(1) as f64;
     _ = writeln!(
         text,

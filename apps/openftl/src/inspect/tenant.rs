@@ -138,6 +138,15 @@ impl TenantFacts {
         }
     }
 
+    /// What is above the blocks beside it, for people.
+    pub fn title_of_blocks(&self) -> String {
+        match (self, self.noun()) {
+            (TenantFacts::Pages(_), _) => "Log and map of pages".to_owned(),
+            (_, Some(noun)) => format!("Records and tails of {noun}"),
+            (_, None) => "Data".to_owned(),
+        }
+    }
+
     /// What is above it for people.
     pub fn title(&self) -> &'static str {
         match self {
