@@ -28,7 +28,7 @@ use crate::settings::Settings;
 use crate::terminal::{Ink, Palette, say};
 use crate::totals::Totals;
 use endpoints::{control_beside, control_endpoint, endpoints, listen_failure};
-use greeting::{greeting, to_nvme_hosts};
+use greeting::{greeting, store_uris, to_nvme_hosts};
 use nvme_target::nvme_target;
 use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
@@ -233,6 +233,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     other_names.zip(&namespaces.others).for_each(|(name, drive)| drive_events::other_opened(name, drive));
     voice.tell(&greeting(&home, &namespaces, &endpoints, listener.as_ref(), palette));
 
+    let mut stores = Vec::new();
     if nvme.is_empty() {
         let others = [PartKind::Zoned, PartKind::OpenChannel];
         if let Some(label) = others.into_iter().find_map(|kind| of_kind(&namespaces.parts, kind).next()) {
@@ -241,7 +242,8 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     } else {
         let nqn = arguments.nqn.clone().or(settings.host.nqn.clone());
         let nqn = nqn.unwrap_or_else(|| NQN_DEFAULT.parse().expect("the default name is one"));
-        voice.tell(&to_nvme_hosts(&nqn, &access, &nvme));
+        stores = store_uris(&nqn, &namespaces, &nvme);
+        voice.tell(&to_nvme_hosts(&nqn, &access, &nvme, &stores));
         let format = match arguments.nvme_format {
             Some(NvmeFormat::Bytes512) => BlockFormat::Bytes512,
             Some(NvmeFormat::Bytes4096) | None => BlockFormat::FourKib,
@@ -266,7 +268,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         true => namespaces.drives.iter().map(|_| "").collect(),
         false => of_kind(&namespaces.parts, PartKind::Block).map(|label| label.name.as_str()).collect(),
     };
-    let ready = Ready::blocks(&endpoints, &exported, &nvme, listener.as_ref());
+    let ready = Ready::drives(&endpoints, &exported, &nvme, stores, listener.as_ref());
     let control = Control::new(listener, names.clone(), namespaces.parts.clone(), Totals::new(server.counters()))?;
     let companion = announce(arguments, &ready, &stop)?;
     let mut serving = Serving { server, control, clock, stop, home, timing, names, others, voice };

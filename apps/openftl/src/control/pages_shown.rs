@@ -34,7 +34,7 @@ impl PagesShown {
 
     pub(super) fn line(&self) -> String {
         format!(
-            "\nPages: {}, {} of {} used; {} batches committed, {} aborted",
+            "\nPages: {}, {} of {} used; batches: {} committed, {} aborted",
             thousands(self.pages),
             ByteSize(self.used_bytes),
             ByteSize(self.capacity_bytes),

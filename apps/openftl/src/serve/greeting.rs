@@ -14,6 +14,7 @@ use openftl_drive::any_drive::AnyDrive;
 use openftl_lab::picture::thousands;
 use openftl_media::{Media, PartKind, PartLabel};
 use openftl_nvme::{HostsAllowed, Nqn};
+use openftl_nvme_pages::StoreUri;
 use openftl_parts::{BlockTarget, RecoveryReport};
 use openftl_server::{Endpoint, Listener, TlsPolicy};
 use openftl_zones::Face;
@@ -185,8 +186,23 @@ pub fn write_recovery(text: &mut String, report: &RecoveryReport, palette: Palet
     }
 }
 
+/// Where programs find the stores of pages.
+pub(super) fn store_uris(nqn: &Nqn, namespaces: &Namespaces, endpoints: &[Endpoint]) -> Vec<String> {
+    let ids = (namespaces.drives.len() as u32 + 1..).zip(&namespaces.others);
+    let ids = ids.filter(|(_, drive)| drive.pages().is_some()).map(|(id, _)| id);
+    let of = |namespace: u32| {
+        endpoints.iter().filter_map(move |endpoint| match endpoint {
+            Endpoint::Tcp(address) => {
+                Some(StoreUri { address: address.to_string(), subsystem: nqn.clone(), namespace }.to_string())
+            }
+            Endpoint::Unix(_) => None,
+        })
+    };
+    ids.flat_map(of).collect()
+}
+
 /// What to type on an NVMe host. Names and secrets of hosts are theirs to fill in.
-pub(super) fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoint]) -> String {
+pub(super) fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoint], stores: &[String]) -> String {
     let name = if access.hosts == HostsAllowed::Any { "" } else { " -q HOSTNQN" };
     let secret = if access.secrets.is_some() { " -S DHHC-1:…:" } else { "" };
     let tls = access.tls.as_ref().is_some_and(|tls| tls.policy == TlsPolicy::Required);
@@ -197,6 +213,9 @@ pub(super) fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoin
         let (ip, port) = (address.ip(), address.port());
         _ = write!(text, "\n  nvme discover -t tcp -a {ip} -s {port}{name}{tls}");
         _ = write!(text, "\n  nvme connect -t tcp -a {ip} -s {port} -n {nqn}{name}{secret}{tls}");
+    }
+    for uri in stores {
+        _ = write!(text, "\n  openftl pages list --drive '{uri}'");
     }
     text
 }
