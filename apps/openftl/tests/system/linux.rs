@@ -22,6 +22,7 @@ mod disk;
 mod lifetimes;
 mod namespaces;
 mod nvmet;
+mod pages;
 mod segments;
 mod zbd;
 mod zoned;
