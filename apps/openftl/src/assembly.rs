@@ -338,7 +338,7 @@ pub fn open_file(
     let asks_for_blocks = reopen.settings.zones.is_none() && !asks_for_pages && parts.is_empty();
     let is_of_others = asks_for_pages != (kind == DriveKind::Pages) || asks_for_blocks && kind.has_zones();
     if reopen.flags.drive.is_some() && is_of_others {
-        let described = if asks_for_pages { "store of pages" } else { "drive of blocks" };
+        let described = if asks_for_pages { "store of pages" } else { "block drive" };
         return Err(Failure::bad_input(format_args!(
             "{} is a {} drive, and the drive description is of a {described}",
             path.display(),

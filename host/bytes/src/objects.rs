@@ -375,3 +375,202 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
         self.ops.give_back(id.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A drive that has room for so many bytes, keeps what it was given, and works while it is told to.
+    struct Shelf {
+        frames: Frames,
+        room: usize,
+        is_at_work: bool,
+        kept: Vec<Vec<u8>>,
+        done: Vec<u64>,
+    }
+
+    impl Target for Shelf {
+        type Done = u64;
+
+        fn frames(&self) -> &Frames {
+            &self.frames
+        }
+
+        fn frames_mut(&mut self) -> &mut Frames {
+            &mut self.frames
+        }
+
+        fn poll(&mut self, _: Time, done: &mut Vec<u64>) {
+            done.append(&mut self.done);
+        }
+
+        fn next_due(&self) -> Option<Time> {
+            None
+        }
+
+        fn is_read_only(&self) -> bool {
+            false
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    enum Ask {
+        Put { bytes: u32 },
+        Get { index: usize, bytes: u32 },
+    }
+
+    impl ObjectAsk for Ask {
+        type Drive = Shelf;
+        type Context = ();
+        type Outcome = Option<u32>;
+
+        fn bytes_sent(&self) -> u32 {
+            if let Ask::Put { bytes } = self { *bytes } else { 0 }
+        }
+
+        fn bytes_wanted(&self) -> u32 {
+            if let Ask::Get { bytes, .. } = self { *bytes } else { 0 }
+        }
+
+        fn is_ordered(&self) -> bool {
+            matches!(self, Ask::Put { .. })
+        }
+
+        fn begin(
+            &mut self,
+            _: Time,
+            tag: u64,
+            drive: &mut Shelf,
+            (): &mut (),
+            sent: Sent<'_>,
+            room: &[Frame],
+        ) -> Begun<Option<u32>> {
+            match *self {
+                Ask::Put { bytes } if bytes as usize > drive.room => Begun::Waits,
+                Ask::Put { bytes } => {
+                    let mut pieces = [&[][..]; 8];
+                    drive.room -= bytes as usize;
+                    drive.kept.push(sent.pieces(0, bytes, &mut pieces).concat());
+                    drive.done.push(tag);
+                    Begun::Taken
+                }
+                Ask::Get { index, bytes } => {
+                    let Some(kept) = drive.kept.get(index) else { return Begun::Ended(None) };
+                    let there = &kept[..kept.len().min(bytes as usize)];
+                    for (frame, part) in room.iter().zip(there.chunks(BLOCK_BYTES)) {
+                        drive.frames.bytes_mut(*frame)[..part.len()].copy_from_slice(part);
+                    }
+                    Begun::Ended(Some(there.len() as u32))
+                }
+            }
+        }
+
+        fn give_up(&mut self, _: Time, _: &mut Shelf, (): &mut ()) -> Option<u32> {
+            None
+        }
+
+        fn waits_for_host(&self, _: &Shelf) -> bool {
+            false
+        }
+
+        fn is_at_rest(drive: &Shelf) -> bool {
+            !drive.is_at_work
+        }
+
+        fn frames_kept(_: &Shelf) -> usize {
+            2
+        }
+
+        fn outcome_of(tag: u64) -> (u64, Option<u32>) {
+            (tag, Some(0))
+        }
+
+        fn end(&mut self, outcome: &Option<u32>, (): &mut ()) -> u32 {
+            outcome.unwrap_or(0)
+        }
+    }
+
+    fn bench(room: usize) -> (Shelf, ObjectRequests<u8, Ask>) {
+        let frames = Frames::new(4, 0, OOB_BYTES_MIN);
+        let shelf = Shelf { frames, room, is_at_work: false, kept: Vec::new(), done: Vec::new() };
+        (shelf, ObjectRequests::new(5, 4))
+    }
+
+    fn put(requests: &mut ObjectRequests<u8, Ask>, shelf: &mut Shelf, ticket: u8, bytes: u32) -> RequestId {
+        let id = requests.admit(shelf, ticket, Ask::Put { bytes }).expect("there is room");
+        let mut from = 0;
+        while from < u64::from(bytes) {
+            let room = requests.slice_mut(id, from);
+            room.fill(ticket);
+            from += room.len() as u64;
+        }
+        id
+    }
+
+    fn ended(requests: &mut ObjectRequests<u8, Ask>, shelf: &mut Shelf) -> Vec<(u8, Option<u32>)> {
+        let mut finished = Vec::new();
+        requests.poll(Time::ZERO, shelf, &mut (), &mut finished);
+        let ended = finished.iter().map(|one| (one.ticket, one.outcome)).collect();
+        finished.into_iter().for_each(|one| requests.release(&mut shelf.frames, one.id));
+        ended
+    }
+
+    #[test]
+    fn bytes_come_back_as_they_were_sent_and_no_more_of_them_than_there_are() {
+        let (mut shelf, mut requests) = bench(100_000);
+        let id = put(&mut requests, &mut shelf, 7, 5000);
+        requests.start(Time::ZERO, &mut shelf, &mut (), id);
+        assert_eq!(requests.pool().available(FrameForm::Bytes), 4, "what was copied needs no frames");
+        assert_eq!(ended(&mut requests, &mut shelf), [(7, Some(0))]);
+        let id = requests.admit(&mut shelf, 8, Ask::Get { index: 0, bytes: 8192 }).unwrap();
+        requests.start(Time::ZERO, &mut shelf, &mut (), id);
+        let mut finished = Vec::new();
+        requests.poll(Time::ZERO, &mut shelf, &mut (), &mut finished);
+        assert_eq!((finished[0].outcome, requests.length(id)), (Some(5000), 5000));
+        let lengths = [0, 4096, 4999].map(|from| requests.slice(&shelf.frames, id, from).len());
+        assert_eq!(lengths, [4096, 904, 1]);
+        assert!(requests.slice(&shelf.frames, id, 4096).iter().all(|byte| *byte == 7));
+        requests.release(&mut shelf.frames, id);
+        assert!(requests.is_empty() && shelf.frames.available(FrameForm::Bytes) == 4);
+    }
+
+    #[test]
+    fn frames_that_the_drive_needs_are_not_given_to_answers() {
+        let (mut shelf, mut requests) = bench(0);
+        assert!(requests.admit(&mut shelf, 1, Ask::Get { index: 0, bytes: 8193 }).is_none());
+        let id = requests.admit(&mut shelf, 1, Ask::Get { index: 0, bytes: 8192 }).unwrap();
+        assert!(requests.admit(&mut shelf, 2, Ask::Get { index: 0, bytes: 1 }).is_none());
+        let other = requests.admit(&mut shelf, 3, Ask::Put { bytes: 4 * 4096 }).expect("what is sent lies elsewhere");
+        assert!(requests.admit(&mut shelf, 4, Ask::Put { bytes: 1 }).is_none());
+        requests.abandon(&mut shelf.frames, other);
+        requests.abandon(&mut shelf.frames, id);
+        assert_eq!(shelf.frames.available(FrameForm::Bytes) + requests.pool().available(FrameForm::Bytes), 8);
+    }
+
+    #[test]
+    fn what_has_no_room_waits_in_order_and_is_given_up_when_the_drive_rests() {
+        let (mut shelf, mut requests) = bench(100);
+        shelf.is_at_work = true;
+        for (ticket, bytes) in [(1, 200), (2, 50), (3, 300)] {
+            let id = put(&mut requests, &mut shelf, ticket, bytes);
+            requests.start(Time::ZERO, &mut shelf, &mut (), id);
+        }
+        // The second one has room, and does not pass the first.
+        assert_eq!(ended(&mut requests, &mut shelf), []);
+        assert!(requests.waits_for_drive(&shelf) && shelf.kept.is_empty());
+        // One without an order passes them.
+        let id = requests.admit(&mut shelf, 9, Ask::Get { index: 0, bytes: 1 }).unwrap();
+        requests.start(Time::ZERO, &mut shelf, &mut (), id);
+        assert_eq!(ended(&mut requests, &mut shelf), [(9, None)]);
+        shelf.room = 300;
+        assert_eq!(ended(&mut requests, &mut shelf), []);
+        assert_eq!(ended(&mut requests, &mut shelf), [(1, Some(0)), (2, Some(0))]);
+        assert_eq!(shelf.kept, [vec![1; 200], vec![2; 50]]);
+        // The third finds no room; when nothing will make any, it is tried once more and given up.
+        shelf.is_at_work = false;
+        assert_eq!(ended(&mut requests, &mut shelf), []);
+        assert!(requests.has_finished(), "it is to be looked at again at once");
+        assert_eq!(ended(&mut requests, &mut shelf), [(3, None)]);
+        assert!(requests.is_empty() && !requests.waits_for_drive(&shelf) && !requests.has_finished());
+    }
+}
