@@ -619,11 +619,11 @@ impl StoreTarget for PageFtl {
                 Ok(())
             }
             StoreRequest::Sync => match self.expect_writable() {
-                Ok(()) => {
+                Err(error) if self.pages.queue.last() > self.durable => Err(error),
+                _ => {
                     self.committed(tag, Durability::Durable, self.pages.queue.last());
                     Ok(())
                 }
-                Err(error) => Err(error),
             },
         };
         self.ftl.flash.statistics.host_errors += u64::from(result.is_err());

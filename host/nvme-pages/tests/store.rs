@@ -142,11 +142,11 @@ fn any_thread_uses_the_store() {
                 let (session, _) = store.open_session(session(id)).unwrap();
                 for wsn in 1..=20 {
                     for page in 0..5 {
-                        let lpid = u64::from(id) << 32 | page;
+                        let lpid = (u64::from(id) << 32) | page;
                         store.stage(session, wsn, lpid, Change::Put(&[&bytes_of(lpid, wsn, 3000)]), None).unwrap();
                     }
                     store.commit(session, wsn, Durability::Volatile).unwrap();
-                    let lpid = u64::from(id) << 32 | wsn % 5;
+                    let lpid = (u64::from(id) << 32) | (wsn % 5);
                     assert!(store.read(lpid).unwrap() == bytes_of(lpid, wsn, 3000));
                 }
                 store.close_session(session, false).unwrap();

@@ -100,9 +100,7 @@ impl PageSessions {
         drive: &mut PageFtl,
     ) -> Result<(), StoreError> {
         self.of(owner, session)?;
-        drive.close_session(now, Session(session), forget)?;
-        self.drop(session);
-        Ok(())
+        self.end(now, session, forget, drive)
     }
 
     /// Closes the sessions of controllers that are there no more.
@@ -111,8 +109,7 @@ impl PageSessions {
             self.open.iter().filter(|(_, open)| !is_there(open.owner)).map(|(session, _)| *session).collect();
         for session in gone {
             // It fails only if the session is not open.
-            let _ = drive.close_session(now, Session(session), false);
-            self.drop(session);
+            let _ = self.end(now, session, false, drive);
         }
     }
 
@@ -150,9 +147,13 @@ impl PageSessions {
         self.open.get_mut(&session).filter(|open| open.owner == owner).ok_or(StoreError::NoSession { session })
     }
 
-    fn drop(&mut self, session: u32) {
+    /// One without a batch has nothing to be remembered: hosts that open many leave none behind.
+    fn end(&mut self, now: Time, session: u32, forget: bool, drive: &mut PageFtl) -> Result<(), StoreError> {
+        let is_new = drive.last_batch(Session(session)).is_ok_and(|last| last == 0);
+        drive.close_session(now, Session(session), forget || is_new)?;
         let open = self.open.remove(&session);
         self.changes -= open.iter().flat_map(|open| open.growing.values()).map(|batch| batch.changes).sum::<usize>();
+        Ok(())
     }
 
     /// A batch is not there any more, if it is one of this opening of the session.
