@@ -26,9 +26,7 @@ pub fn opened(name: &str, drive: &Drive) {
         "{}",
         how(report)
     );
-    if let Some(reason) = drive.read_only_reason() {
-        warn!(target: "drive", drive = name, %reason, "the drive takes no writes");
-    }
+    warn_if_read_only(name, drive);
     if drive.config().lies_about_flush {
         warn!(target: "drive", drive = name, "the drive lies about flush: nothing that it promises is kept");
     }
@@ -59,9 +57,7 @@ fn pages_opened(name: &str, drive: &PageFtl<Flash>) {
         "{}",
         how(report)
     );
-    if let Some(reason) = drive.block().read_only_reason() {
-        warn!(target: "drive", drive = name, %reason, "the drive takes no writes");
-    }
+    warn_if_read_only(name, drive.block());
 }
 
 fn zones_opened(name: &str, drive: &ZonedDrive) {
@@ -81,9 +77,7 @@ fn zones_opened(name: &str, drive: &ZonedDrive) {
         "{}",
         how(report)
     );
-    if let Some(reason) = drive.block().read_only_reason() {
-        warn!(target: "drive", drive = name, %reason, "the drive takes no writes");
-    }
+    warn_if_read_only(name, drive.block());
 }
 
 /// The same of a table drive.
@@ -101,6 +95,12 @@ pub fn tables_opened(name: &str, report: &RecoveryReport, free_bytes: u64, all_b
         "{}",
         how(report)
     );
+}
+
+fn warn_if_read_only(name: &str, drive: &Drive) {
+    if let Some(reason) = drive.read_only_reason() {
+        warn!(target: "drive", drive = name, %reason, "the drive takes no writes");
+    }
 }
 
 /// A drive that was just made took no steps to open.

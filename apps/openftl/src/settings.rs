@@ -143,10 +143,7 @@ impl Settings {
             )
             .fix("`openftl create` makes it, `openftl serve` serves it, and RocksDB opens it by its URI"));
         }
-        let pages = match file.ftl.kind {
-            Some(FtlKind::Pages) => Some(PageDrive::of(&file)?),
-            _ => None,
-        };
+        let pages = (file.ftl.kind == Some(FtlKind::Pages)).then(|| PageDrive::of(&file)).transpose()?;
         let profile = flags.profile.as_deref().or(file.media.profile.as_deref()).unwrap_or(PROFILE_DEFAULT);
         let profile = find_profile(profile)?;
         let drive = BlockSettings {
@@ -249,15 +246,6 @@ impl Settings {
                 durability.word()
             ))
             .fix("leave it away")),
-        }
-    }
-
-    /// Refuses a store of pages where a drive of blocks or zones is wanted.
-    fn expect_no_pages(self) -> Result<Settings, Failure> {
-        match self.pages {
-            None => Ok(self),
-            Some(_) => Err(Failure::bad_input("ftl.kind = \"pages\": this command is for drives of blocks or zones")
-                .fix("`openftl pages` puts, gets, lists and measures pages, and `openftl serve` serves them")),
         }
     }
 
