@@ -385,3 +385,92 @@ impl ObjectAsk for PageAsk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ticket::What;
+    use openftl_core::{Clock, VirtualClock};
+    use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+    use openftl_nvme::queue::SubsystemIndex;
+    use openftl_pages::Ftl;
+    use openftl_parts::Config;
+    use openftl_parts::target::{Durability, Target};
+
+    const OWNER: ControllerName = ControllerName { subsystem: SubsystemIndex::Nvm(0), id: 1, association: 1 };
+    const TICKET: Ticket = Ticket { slot: 0, generation: 0, what: What::Stop };
+
+    struct Bench {
+        drive: PageFtl<EmulatedDevice>,
+        requests: PageRequests,
+        sessions: PageSessions,
+        clock: VirtualClock,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let mut clock = VirtualClock::default();
+            let profile = Profile::builtin("tiny").unwrap();
+            let device = EmulatedDevice::new(profile, 64, Store::Ram, Timing::Modelled, 1).unwrap();
+            let config = Config { checkpoint_log_blocks: Some(8), ..Config::default() };
+            let drive = PageFtl::format(device, config, (), &mut clock).unwrap();
+            Bench { drive, requests: PageRequests::new(16, 512), sessions: PageSessions::default(), clock }
+        }
+
+        /// Starts a commit of what was staged before.
+        fn commit(&mut self, session: u32, wsn: u64) {
+            let part = PagePart { session, wsn, part: 0, bytes: 0, commit: Some(Durability::Durable) };
+            let ask = PageAsk::Part(PartAsk { owner: OWNER, part, opening: 0, changes: 0, at: 0, payload: 0 });
+            let id = self.requests.admit(&mut self.drive, TICKET, ask).unwrap();
+            self.requests.start(self.clock.now(), &mut self.drive, &mut self.sessions, id);
+        }
+
+        /// What ends while the drive has something to do.
+        fn run(&mut self) -> Vec<PageOutcome> {
+            let (mut outcomes, mut finished) = (Vec::new(), Vec::new());
+            for _ in 0..100 {
+                self.requests.poll(self.clock.now(), &mut self.drive, &mut self.sessions, &mut finished);
+                for PageFinished { id, outcome, .. } in finished.drain(..) {
+                    outcomes.push(outcome);
+                    self.requests.release(self.drive.frames_mut(), id);
+                }
+                if !self.requests.waits_for_drive(&self.drive) {
+                    break;
+                }
+                self.clock.wait_until(self.drive.next_due().expect("the drive ends what waits for it"));
+            }
+            outcomes
+        }
+    }
+
+    #[test]
+    fn a_commit_waits_for_its_host_until_those_before_it_have_come_and_then_for_the_drive() {
+        let mut bench = Bench::new();
+        let (session, _) = bench.sessions.open(OWNER, SessionId([1; 16]), &mut bench.drive).unwrap();
+        bench.commit(session, 2);
+        bench.commit(session, 3);
+        assert_eq!(bench.run(), []);
+        // A watch over the drive would take it for one that stands still.
+        assert!(!bench.requests.waits_for_drive(&bench.drive) && bench.requests.len() == 2);
+        bench.commit(session, 1);
+        assert!(bench.requests.waits_for_drive(&bench.drive));
+        assert_eq!(bench.run(), [Ok(None); 3]);
+        assert!(bench.requests.is_empty());
+    }
+
+    #[test]
+    fn the_sessions_of_a_controller_that_is_gone_are_closed_and_what_waits_in_them_ends() {
+        let mut bench = Bench::new();
+        let (session, _) = bench.sessions.open(OWNER, SessionId([1; 16]), &mut bench.drive).unwrap();
+        bench.commit(session, 2);
+        assert_eq!(bench.run(), []);
+        bench.sessions.close_others(bench.clock.now(), |owner| owner == OWNER, &mut bench.drive);
+        assert_eq!(bench.run(), [], "it is there");
+        bench.sessions.close_others(bench.clock.now(), |owner| owner != OWNER, &mut bench.drive);
+        assert_eq!(bench.run(), [Err(PageError::Store(StoreError::Aborted, 0))]);
+        assert_eq!((bench.sessions.changes, bench.sessions.open.len()), (0, 0));
+        // Nor can its number be used any more.
+        bench.commit(session, 1);
+        assert_eq!(bench.run(), [Err(PageError::Store(StoreError::NoSession { session }, 0))]);
+    }
+}
