@@ -54,6 +54,12 @@ impl<M: Media> AnyDrive<M> {
         if let AnyDrive::Tables(drive) = self { Some(drive) } else { None }
     }
 
+    /// The pages, if it has any.
+    #[must_use]
+    pub fn pages(&self) -> Option<&PageFtl<M>> {
+        if let AnyDrive::Pages(drive) = self { Some(drive) } else { None }
+    }
+
     /// The zones, if it has any.
     #[must_use]
     pub fn zones(&self) -> Option<&ZoneFtl<M>> {

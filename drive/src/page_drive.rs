@@ -18,7 +18,7 @@ pub const CAPACITY_DEFAULT: ByteSize = ByteSize(1 << 30);
 const HOST_FRAMES: u32 = 4096;
 
 /// What a drive description says of a store of pages.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct PageDrive {
     profile: Profile,
     capacity: ByteSize,
@@ -106,7 +106,9 @@ impl PageDrive {
         &self.profile.name
     }
 
-    fn config(&self, drive_id: u64) -> Config {
+    /// The configuration of its FTL.
+    #[must_use]
+    pub fn config(&self, drive_id: u64) -> Config {
         Config {
             over_provisioning: self.over_provisioning,
             drive_id,
@@ -120,7 +122,11 @@ impl PageDrive {
         }
     }
 
-    fn chunks_per_pu(&self) -> Result<u32, Failure> {
+    /// Chunks on each parallel unit of its device.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn chunks_per_pu(&self) -> Result<u32, Failure> {
         let shape = self.profile.geometry(1).map_err(Failure::failed)?;
         chunks_per_pu(&shape, &self.config(0), self.capacity.0).map_err(|error| {
             Failure::bad_input(error).about("media.capacity").fix("ask for less, or for another profile")

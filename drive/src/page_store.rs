@@ -4,7 +4,10 @@ use crate::failure::Failure;
 use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm};
 use openftl_files::PaceClock;
 use openftl_media::Media;
-use openftl_pages::{Change, Ftl, PageFacts, PageFtl, Session, SessionId, StoreError, StoreRequest, StoreTarget};
+use openftl_pages::{
+    BlockingStore, Change, Ftl, PageFacts, PageFtl, Session, SessionId, StoreError, StoreFacts, StoreFailure,
+    StoreRequest, StoreTarget,
+};
 use openftl_parts::{Durability, Target};
 
 /// See the module.
@@ -51,9 +54,24 @@ impl<M: Media> PageStore<M> {
     /// # Errors
     /// As of [`StoreTarget::stage`].
     pub fn stage(&mut self, session: Session, wsn: u64, lpid: u64, change: Change<'_>) -> Result<(), StoreError> {
+        self.stage_if(session, wsn, lpid, change, None)
+    }
+
+    /// The same, with the version that the page has to have.
+    ///
+    /// # Errors
+    /// As of [`StoreTarget::stage`].
+    pub fn stage_if(
+        &mut self,
+        session: Session,
+        wsn: u64,
+        lpid: u64,
+        change: Change<'_>,
+        if_version: Option<u64>,
+    ) -> Result<(), StoreError> {
         loop {
             let now = self.clock.now();
-            match self.drive.stage(now, session, wsn, lpid, change, None) {
+            match self.drive.stage(now, session, wsn, lpid, change, if_version) {
                 Err(StoreError::Busy) => self.step(),
                 staged => return staged,
             }
@@ -146,5 +164,62 @@ impl<M: Media> PageStore<M> {
         let due = due.unwrap_or_else(|| panic!("nothing is due: {}", Ftl::describe(&self.drive)));
         self.clock.wait_until(due);
         self.poll();
+    }
+}
+
+impl<M: Media> BlockingStore for PageStore<M> {
+    fn open_session(&mut self, id: SessionId) -> Result<(Session, u64), StoreFailure> {
+        Ok(self.drive.open_session(id)?)
+    }
+
+    fn close_session(&mut self, session: Session, forget: bool) -> Result<(), StoreFailure> {
+        let now = self.clock.now();
+        Ok(self.drive.close_session(now, session, forget)?)
+    }
+
+    fn stage(
+        &mut self,
+        session: Session,
+        wsn: u64,
+        lpid: u64,
+        change: Change<'_>,
+        if_version: Option<u64>,
+    ) -> Result<(), StoreFailure> {
+        Ok(self.stage_if(session, wsn, lpid, change, if_version)?)
+    }
+
+    fn commit(&mut self, session: Session, wsn: u64, durability: Durability) -> Result<(), StoreFailure> {
+        Ok(PageStore::commit(self, session, wsn, durability)?)
+    }
+
+    fn abort(&mut self, session: Session, wsn: u64) -> Result<(), StoreFailure> {
+        let now = self.clock.now();
+        Ok(self.drive.abort(now, session, wsn)?)
+    }
+
+    fn read(&mut self, lpid: u64) -> Result<Vec<u8>, StoreFailure> {
+        Ok(PageStore::read(self, lpid)?)
+    }
+
+    fn stat(&mut self, lpid: u64) -> Result<PageFacts, StoreFailure> {
+        Ok(PageStore::stat(self, lpid)?)
+    }
+
+    fn list(&mut self, from: u64, most: usize) -> Result<Vec<(u64, u32)>, StoreFailure> {
+        Ok(self.drive.list(from, most))
+    }
+
+    fn sync(&mut self) -> Result<(), StoreFailure> {
+        Ok(PageStore::sync(self)?)
+    }
+
+    fn facts(&mut self) -> Result<StoreFacts, StoreFailure> {
+        let drive = &self.drive;
+        Ok(StoreFacts {
+            pages: drive.pages(),
+            used_bytes: drive.used_bytes(),
+            capacity_bytes: drive.capacity_bytes(),
+            page_bytes_max: drive.page_bytes_max(),
+        })
     }
 }

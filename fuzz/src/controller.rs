@@ -8,13 +8,14 @@
 
 use openftl_core::{ChunkId, Geometry, Time};
 use openftl_media::{ChunkDescriptor, ChunkState, MediaError, Notification};
-use openftl_nvme::command::{VectorCommand, ZoneCommand};
+use openftl_nvme::command::pages::{PagePart, change_entry, expect_directory, payload_start};
+use openftl_nvme::command::{PageCommand, VectorCommand, ZoneCommand};
 use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
     Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, Hints, IoCommand, Namespace,
-    NamespaceKind, NamespaceName, Nqn, Outcome, Queue, SubmissionEntry, SubsystemConfig, Target, ZonedShape,
+    NamespaceKind, NamespaceName, Nqn, Outcome, PageShape, Queue, SubmissionEntry, SubsystemConfig, Target, ZonedShape,
 };
 use openftl_zones::Zone;
 use zerocopy::{FromZeros, IntoBytes};
@@ -101,6 +102,7 @@ fn ready() -> (Target, [Queue; 2]) {
         NamespaceKind::OpenChannel(Geometry::tiny()),
         block(BlockFormat::Bytes512, Hints::Objects),
         NamespaceKind::Zoned(SHAPE),
+        NamespaceKind::Pages(PageShape { capacity_bytes: 1 << 20, page_bytes_max: 4000 }),
     ];
     for (id, kind) in (1..).zip(kinds) {
         target.attach(subsystem, Namespace { id, uuid: [id as u8; 16], kind }).expect("a new id");
@@ -246,7 +248,23 @@ fn look(command: &IoCommand, namespace: Option<&Namespace>, data: &[u8]) {
             let listed = (said.len() - 64) / descriptor;
             assert!(said.len() <= report.bytes as usize && listed <= zones.len() - report.first as usize);
         }
-        IoCommand::Flush | IoCommand::Nothing => {}
+        IoCommand::Page(PageCommand::Write(PagePart { bytes, .. })) => {
+            assert!(*bytes <= 1 << 20);
+            // Whatever comes is as long as the command says.
+            let mut part = data.to_vec();
+            part.resize(*bytes as usize, 0);
+            let read = |at: u32, out: &mut [u8]| out.copy_from_slice(&part[at as usize..at as usize + out.len()]);
+            if *bytes > 0
+                && let Ok(changes) = expect_directory(*bytes, read)
+            {
+                let pages: u64 = (0..changes).map(|change| u64::from(change_entry(change, read).bytes.get())).sum();
+                assert_eq!(u64::from(payload_start(changes)) + pages, u64::from(*bytes));
+            }
+        }
+        IoCommand::Page(PageCommand::Read { bytes, .. } | PageCommand::List { bytes, .. }) => {
+            assert!((1..=1 << 20).contains(bytes));
+        }
+        IoCommand::Flush | IoCommand::Nothing | IoCommand::Page(_) => {}
     }
 }
 

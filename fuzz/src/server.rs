@@ -8,7 +8,7 @@
 //! depend on what was said, and when the server has stopped it has kept neither a frame nor a request.
 
 use crate::memory::{Memory, Temper};
-use crate::nvme::{Served, Wishes, zoned_drive};
+use crate::nvme::{Served, Wishes, page_store, zoned_drive};
 use crate::rant::{Chance, visit};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
@@ -35,7 +35,7 @@ pub fn run(data: &[u8]) {
     let device =
         EmulatedDevice::new(Profile::builtin("tiny").expect("it is built in"), 4, Store::Ram, Timing::Instant, 1);
     let device = Some(device.expect("it can be made"));
-    let wishes = Wishes { zoned: Some(zoned_drive()), device, ..Wishes::default() };
+    let wishes = Wishes { zoned: Some(zoned_drive()), pages: Some(page_store()), device, ..Wishes::default() };
     let temper = Temper::Shuffled { seed: data.len() as u64, within: Nanos::from_micros(20) };
     let served = Served::with(Memory::new(512, 512, temper), wishes);
     let host = served.host();

@@ -15,6 +15,7 @@ use openftl_media::{
     DeviceError, Durability, EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, StoreError, Timing,
 };
 use openftl_nvme_media::{FabricDevice, Place, Waiting};
+use openftl_pages::PageFtl;
 use openftl_parts::config::Left;
 use openftl_parts::{Access, Config, OpenError, RecoveryReport};
 use openftl_server::Stop;
@@ -37,6 +38,8 @@ pub type ZonedDrive = ZoneFtl<Flash>;
 pub enum Wanted {
     Block(Config),
     Zoned(Config, ZonesWanted),
+    /// A store of pages.
+    Pages(Config),
 }
 
 /// What zones are to be like.
@@ -146,6 +149,7 @@ fn chunks_per_pu(settings: &Settings, wanted: &[Wanted]) -> Result<u32, Failure>
     match (settings.namespaces.is_empty(), wanted) {
         (true, [Wanted::Block(config)]) => settings.chunks_per_pu(config),
         (true, [Wanted::Zoned(_, ZonesWanted::New(zones))]) => settings.chunks_per_pu_of_zones(zones),
+        (true, [Wanted::Pages(_)]) => settings.pages.as_ref().expect("they are wanted").chunks_per_pu(),
         _ => settings.chunks_per_pu_divided(),
     }
 }
@@ -162,7 +166,11 @@ fn planned(settings: &Settings, host_frames: Option<u32>) -> (Vec<PartLabel>, Ve
     };
     if parts.is_empty() {
         let id = chance.next_u64();
-        let wanted = settings.zones.as_ref().map_or_else(|| block(&settings.drive, id), |zones| zoned(zones, id));
+        let wanted = match (&settings.pages, &settings.zones) {
+            (Some(pages), _) => Wanted::Pages(Config { host_frames, ..pages.config(id) }),
+            (None, Some(zones)) => zoned(zones, id),
+            (None, None) => block(&settings.drive, id),
+        };
         return (parts, vec![wanted]);
     }
     let with_ftl = parts.iter().filter(|label| label.kind != PartKind::OpenChannel);
@@ -198,6 +206,7 @@ fn opened_with(settings: &Settings, parts: &[PartLabel], kind: DriveKind, host_f
     if parts.is_empty() {
         return vec![match kind {
             DriveKind::Zones | DriveKind::Segments => zoned(settings.zones.as_ref(), 0),
+            DriveKind::Pages => Wanted::Pages(Config { host_frames, ..settings.drive.config(FrameForm::Bytes, 0) }),
             _ => block(&settings.drive, 0),
         }];
     }
@@ -325,16 +334,19 @@ pub fn open_file(
         ))
         .fix("leave --drive away, or create another drive"));
     }
-    let asks_for_blocks = reopen.flags.drive.is_some() && reopen.settings.zones.is_none() && parts.is_empty();
-    if asks_for_blocks && kind.has_zones() {
+    let asks_for_pages = reopen.settings.pages.is_some();
+    let asks_for_blocks = reopen.settings.zones.is_none() && !asks_for_pages && parts.is_empty();
+    let is_of_others = asks_for_pages != (kind == DriveKind::Pages) || asks_for_blocks && kind.has_zones();
+    if reopen.flags.drive.is_some() && is_of_others {
+        let described = if asks_for_pages { "store of pages" } else { "block drive" };
         return Err(Failure::bad_input(format_args!(
-            "{} is a {} drive, and the drive description is of a block drive",
+            "{} is a {} drive, and the drive description is of a {described}",
             path.display(),
             kind.word()
         ))
         .fix("leave --drive away, or write its ftl.kind"));
     }
-    if let (Some(flag), true) = (reopen.flags.for_blocks_only(), kind.has_zones()) {
+    if let (Some(flag), true) = (reopen.flags.for_blocks_only(), kind.has_zones() || kind == DriveKind::Pages) {
         return Err(Failure::bad_input(format_args!(
             "{flag}: it is of no use to a {} drive, and {} is one",
             kind.word(),
@@ -459,6 +471,17 @@ pub fn restart<F: Ftl<Media = Flash>>(drive: F, clock: &mut impl Clock) -> Resul
 /// Opens the drive on some flash. `stored` is for messages.
 pub fn open(flash: Flash, config: Config, stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Drive, Failure> {
     BlockFtl::open(flash, config, clock).map_err(|error| open_failure(stored, &error))
+}
+
+/// Opens the store of pages on some flash. `stored` is for messages.
+pub fn open_pages(
+    flash: Flash,
+    config: Config,
+    stored: &Stored<'_>,
+    clock: &mut impl Clock,
+) -> Result<PageFtl<Flash>, Failure> {
+    let opened = PageFtl::open_with(flash, config, (), Access::ReadWrite, clock);
+    opened.map_err(|error| open_failure(stored, &error))
 }
 
 /// Opens the zones on some flash. `stored` is for messages.

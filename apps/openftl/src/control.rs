@@ -10,6 +10,7 @@
 
 mod cut;
 mod fault;
+mod pages_shown;
 mod power_answer;
 mod refusal;
 mod zones_shown;
@@ -27,12 +28,14 @@ use crate::terminal::Palette;
 use crate::totals::{DriveTotals, Totals};
 use cut::{ArmedCut, Counted, commands_of};
 use fault::{corrupt, fail_next_program, fail_program, fail_read, lies_about_flush, wear};
+use openftl_blocks::Ftl;
 use openftl_control::{After, Answer, ClientId, Command, ControlServer, Cut, Refusal, RefusalKind, Request};
 use openftl_core::Time;
 use openftl_media::{Media, PartKind, PartLabel, PowerLoss};
 use openftl_parts::ReadOnlyReason;
 use openftl_server::{AttachError, Drives, Endpoint, ListenError, Listener, Operator};
 use openftl_zones::Face;
+use pages_shown::PagesShown;
 use power_answer::{after_cut, after_on, cut_message, on_message};
 use refusal::{not_now, out_of_range, refusal, store_refusal};
 use rustix::fs::Mode;
@@ -162,8 +165,8 @@ impl Control {
                 let turned_away = self.totals.turned_away() - self.turned_away_before;
                 warn!(target: "power", power = "on", clients_turned_away = turned_away, "{message}");
                 self.names.iter().zip(&namespaces.drives).for_each(|(name, drive)| drive_events::opened(name, drive));
-                let zoned_names = self.names.iter().skip(namespaces.drives.len());
-                zoned_names.zip(&namespaces.zoned).for_each(|(name, drive)| drive_events::zones_opened(name, drive));
+                let other_names = self.names.iter().skip(namespaces.drives.len());
+                other_names.zip(&namespaces.others).for_each(|(name, drive)| drive_events::other_opened(name, drive));
                 let mut answer = before.unwrap_or_else(|| Answer::new(""));
                 answer.message = format!("{}\n{message}", answer.message).trim_start().to_owned();
                 self.answer(client, Ok(after_on(answer, namespaces).with("clients_turned_away", turned_away)));
@@ -345,6 +348,7 @@ impl Control {
     ) -> Result<&'d mut Drive, Refusal> {
         let place = self.place_of(namespace, drives)?;
         let what = match drives.zones_mut(place).map(|zones| zones.face()) {
+            None if drives.pages_mut(place).is_some() => "a store of pages",
             None => "an open-channel one",
             Some(Face::Zones) => "a zoned one",
             Some(Face::Segments) => "one of segments",
@@ -374,6 +378,9 @@ impl Control {
         on: bool,
     ) -> Result<Answer, Refusal> {
         let place = self.place_of(namespace, drives)?;
+        if drives.pages_mut(place).is_some() {
+            return Err(not_now("a store of pages keeps its promises, and cannot lie about them yet"));
+        }
         match drives.zones_mut(place) {
             Some(drive) => drive.lie_about_flush(on),
             None => self.drive(namespace, drives)?.lie_about_flush(on),
@@ -433,6 +440,11 @@ impl Control {
             let zones = TenantFacts::of_zones(drive);
             return Ok(inspect::answer(drive.block(), &below, Some(zones), first_chunk, palette));
         }
+        if let Some(drive) = drives.pages_mut(place) {
+            let below = inspect::Below::of(drive.block().media()).ok_or_else(elsewhere)?;
+            let pages = TenantFacts::of_pages(drive);
+            return Ok(inspect::answer(drive.block(), &below, Some(pages), first_chunk, palette));
+        }
         let label = self.ordered().nth(place).ok_or_else(|| {
             let name = &self.names[place];
             out_of_range(format_args!("namespace {name} is a device in memory beside the drive"))
@@ -451,7 +463,7 @@ impl Control {
         for (place, name) in self.names.iter().enumerate() {
             if let Some(drive) = drives.zones_mut(place) {
                 self.totals.look_at_zones(place, name, drive);
-            } else if let Some(drive) = drives.get_mut(place) {
+            } else if let Some(drive) = ftl(drives, place) {
                 self.totals.look(place, name, drive);
             }
         }
@@ -461,6 +473,10 @@ impl Control {
         if let (1, Some(zones)) = (self.names.len(), drives.zones_mut(0).map(|drive| ZonesShown::of(drive))) {
             answer.message += &zones.line();
             answer = answer.with("zones", zones);
+        }
+        if let (1, Some(pages)) = (self.names.len(), drives.pages_mut(0).map(|drive| PagesShown::of(drive))) {
+            answer.message += &pages.line();
+            answer = answer.with("pages", pages);
         }
         if self.names.len() == 1 {
             return answer;
@@ -537,7 +553,7 @@ impl Control {
 struct NamespaceShown<'a> {
     id: usize,
     name: &'a str,
-    kind: PartKind,
+    kind: String,
     /// Whether NVMe hosts see it.
     attached: bool,
     #[serde(flatten)]
@@ -636,23 +652,33 @@ fn flash<'d>(drives: &'d mut Drives<'_, '_, Drive>, place: usize) -> &'d mut Fla
     if drives.zones_mut(place).is_some() {
         return drives.zones_mut(place).expect("it is there").media_mut();
     }
+    if drives.pages_mut(place).is_some() {
+        return drives.pages_mut(place).expect("it is there").media_mut();
+    }
     drives.device_mut(place).expect("something is served")
 }
 
-/// The block FTL in this place: that of a drive of blocks, or that beside zones.
+/// The block FTL in this place: that of a drive of blocks, or that beside zones or pages.
 fn ftl<'d>(drives: &'d mut Drives<'_, '_, Drive>, place: usize) -> Option<&'d Drive> {
     if drives.get_mut(place).is_some() {
         return drives.get_mut(place).map(|drive| &*drive);
     }
+    if drives.pages_mut(place).is_some() {
+        return drives.pages_mut(place).map(|drive| Ftl::block(&*drive));
+    }
     drives.zones_mut(place).map(|drive| drive.block())
 }
 
-fn kind_of(drives: &mut Drives<'_, '_, Drive>, place: usize) -> PartKind {
-    match (drives.get_mut(place).is_some(), drives.zones_mut(place).is_some()) {
+fn kind_of(drives: &mut Drives<'_, '_, Drive>, place: usize) -> String {
+    if drives.pages_mut(place).is_some() {
+        return "pages".to_owned();
+    }
+    let kind = match (drives.get_mut(place).is_some(), drives.zones_mut(place).is_some()) {
         (true, _) => PartKind::Block,
         (false, true) => PartKind::Zoned,
         (false, false) => PartKind::OpenChannel,
-    }
+    };
+    kind.to_string()
 }
 
 /// One of the namespaces that the device is divided into.

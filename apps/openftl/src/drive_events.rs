@@ -1,7 +1,11 @@
 //! What the log says of drives as they are opened and closed.
 
 use crate::assembly::{Drive, ZonedDrive, opened_how, opened_in};
+use crate::flash::Flash;
+use openftl_blocks::Ftl;
 use openftl_core::{BLOCK_BYTES, Nanos};
+use openftl_drive::any_drive::AnyDrive;
+use openftl_pages::PageFtl;
 use openftl_parts::{BlockTarget, RecoveryReport};
 use tracing::{debug, info, warn};
 
@@ -22,16 +26,41 @@ pub fn opened(name: &str, drive: &Drive) {
         "{}",
         how(report)
     );
-    if let Some(reason) = drive.read_only_reason() {
-        warn!(target: "drive", drive = name, %reason, "the drive takes no writes");
-    }
+    warn_if_read_only(name, drive);
     if drive.config().lies_about_flush {
         warn!(target: "drive", drive = name, "the drive lies about flush: nothing that it promises is kept");
     }
 }
 
-/// The same of a zoned drive.
-pub fn zones_opened(name: &str, drive: &ZonedDrive) {
+/// The same of a drive that NVMe hosts alone can see.
+pub fn other_opened(name: &str, drive: &AnyDrive<Flash>) {
+    match drive {
+        AnyDrive::Zones(drive) => zones_opened(name, drive),
+        AnyDrive::Pages(drive) => pages_opened(name, drive),
+        AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are told of otherwise"),
+    }
+}
+
+fn pages_opened(name: &str, drive: &PageFtl<Flash>) {
+    let report = drive.block().recovery_report();
+    steps(name, report);
+    info!(
+        target: "drive",
+        drive = name,
+        pages = drive.pages(),
+        used_bytes = drive.used_bytes(),
+        capacity_bytes = drive.capacity_bytes(),
+        clean = is_clean(report),
+        opened_us = opened_in(report).0 / 1000,
+        replayed = report.replayed,
+        dropped = report.dropped,
+        "{}",
+        how(report)
+    );
+    warn_if_read_only(name, drive.block());
+}
+
+fn zones_opened(name: &str, drive: &ZonedDrive) {
     let report = drive.block().recovery_report();
     let layout = drive.layout();
     steps(name, report);
@@ -48,9 +77,7 @@ pub fn zones_opened(name: &str, drive: &ZonedDrive) {
         "{}",
         how(report)
     );
-    if let Some(reason) = drive.block().read_only_reason() {
-        warn!(target: "drive", drive = name, %reason, "the drive takes no writes");
-    }
+    warn_if_read_only(name, drive.block());
 }
 
 /// The same of a table drive.
@@ -68,6 +95,12 @@ pub fn tables_opened(name: &str, report: &RecoveryReport, free_bytes: u64, all_b
         "{}",
         how(report)
     );
+}
+
+fn warn_if_read_only(name: &str, drive: &Drive) {
+    if let Some(reason) = drive.read_only_reason() {
+        warn!(target: "drive", drive = name, %reason, "the drive takes no writes");
+    }
 }
 
 /// A drive that was just made took no steps to open.

@@ -168,10 +168,9 @@ pub struct PartFacts {
 }
 
 impl Facts {
-    /// The same of a drive with a tenant: hosts of zones see those, and not what is kept beside them.
+    /// The same of a drive with a tenant: hosts of zones or pages see those, and not what is kept beside them.
     fn with(self, tenant: Option<TenantFacts>) -> Facts {
-        let zones = tenant.as_ref().and_then(TenantFacts::zones);
-        let capacity_bytes = zones.map_or(self.capacity_bytes, |(_, zones)| zones.capacity_bytes());
+        let capacity_bytes = tenant.as_ref().and_then(TenantFacts::capacity_bytes).unwrap_or(self.capacity_bytes);
         Facts { tenant, capacity_bytes, ..self }
     }
 }
@@ -208,7 +207,8 @@ pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
     let drive = assembly::open_to_look_at(&stored, &mut clock)?;
     let cells = cells(drive.block());
     let zones = || drive.zones().map(|zones| TenantFacts::of_zones(zones));
-    let tenant = drive.tables().map(TenantFacts::of_tables).or_else(zones);
+    let pages = || drive.pages().map(|pages| TenantFacts::of_pages(pages));
+    let tenant = drive.tables().map(TenantFacts::of_tables).or_else(zones).or_else(pages);
     let below = Below::of(drive.block().media()).expect("stored flash is emulated");
     let facts = facts(drive.block(), &cells, &below, 0..cells.len()).with(tenant);
     if arguments.json {
@@ -570,8 +570,8 @@ fn mark_name(mark: Mark) -> String {
 /// What drive it is; without a name, whoever asks knows it.
 fn header(name: &str, facts: &Facts, palette: Palette) -> String {
     let name = if name.is_empty() { String::new() } else { format!("{}  ", palette.paint(Ink::Bold, name)) };
-    if let Some((noun, zones)) = facts.tenant.as_ref().and_then(TenantFacts::zones) {
-        let capacity = ByteSize(zones.capacity_bytes());
+    if let Some(noun) = facts.tenant.as_ref().and_then(TenantFacts::noun) {
+        let capacity = ByteSize(facts.capacity_bytes);
         return format!("{name}{capacity} in {noun} on {}, drive {}\n", facts.profile, facts.superblock.drive);
     }
     format!(
@@ -606,10 +606,7 @@ fn write_body<M: Media>(text: &mut String, facts: &Facts, cells: &[Cell], drive:
         facts.chunks_by_use.iter().map(|(name, count)| format!("{} {name}", thousands(*count))).collect();
     _ = writeln!(text, "  {}", uses.join(", "));
 
-    match facts.tenant.as_ref().and_then(TenantFacts::zones) {
-        Some((noun, _)) => title(text, &format!("Records and tails of {noun}")),
-        None => title(text, "Data"),
-    }
+    title(text, &facts.tenant.as_ref().map_or("Data".to_owned(), TenantFacts::title_of_blocks));
     let share = facts.mapped_blocks as f64 / drive.superblock().capacity_blocks.max(1) as f64;
     _ = writeln!(
         text,

@@ -33,6 +33,7 @@ mod metrics;
 mod namespaces;
 mod notify;
 mod nvme;
+mod page_settings;
 mod pages;
 mod passed;
 mod power;

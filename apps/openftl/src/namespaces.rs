@@ -1,14 +1,14 @@
 //! What is on one device, open: one drive, or the namespaces that the device is divided into.
 //!
 //! ```text
-//!   one device   ──▶ Drive                                       namespace 1
+//!   one device   ──▶ a drive of any kind but tables              namespace 1
 //!
 //!   parts        ──▶ Drive, Drive, …    the block namespaces     1, 2, …
-//!                ├─▶ ZonedDrive, …      the zoned ones           behind them
+//!                ├─▶ AnyDrive, …        the zoned ones           behind them
 //!                └─▶ Flash, …           the Open-Channel ones    behind those
 //! ```
 
-use crate::assembly::{self, Drive, Wanted, ZonedDrive, ZonesWanted};
+use crate::assembly::{self, Drive, Wanted, ZonesWanted};
 use crate::failure::Failure;
 use crate::flash::Flash;
 use openftl_blocks::Ftl;
@@ -26,8 +26,8 @@ pub struct Namespaces {
     pub parts: Vec<PartLabel>,
     /// The drives: of the block namespaces, in their order.
     pub drives: Vec<Drive>,
-    /// The zoned drives, in the order of their namespaces.
-    pub zoned: Vec<ZonedDrive>,
+    /// Drives of other kinds, which NVMe hosts alone can see, in the order of their namespaces: zones, or pages.
+    pub others: Vec<AnyDrive<Flash>>,
     /// The flash of the Open-Channel namespaces, in their order.
     pub bare: Vec<Flash>,
 }
@@ -64,12 +64,12 @@ impl fmt::Display for Stored<'_> {
 impl Namespaces {
     /// One drive has the whole device.
     pub fn one(drive: Drive) -> Namespaces {
-        Namespaces { parts: Vec::new(), drives: vec![drive], zoned: Vec::new(), bare: Vec::new() }
+        Namespaces { parts: Vec::new(), drives: vec![drive], others: Vec::new(), bare: Vec::new() }
     }
 
-    /// The block FTL of each drive, in the order of the namespaces: all of a block drive; records, tails and accounts of a zoned one.
+    /// The block FTL of each drive, in the order of the namespaces: all of a block drive; what others keep beside what hosts see, and accounts.
     pub fn ftls(&self) -> impl Iterator<Item = &Drive> {
-        self.drives.iter().chain(self.zoned.iter().map(ZonedDrive::block))
+        self.drives.iter().chain(self.others.iter().map(AnyDrive::block))
     }
 
     /// Formats what is `wanted`, in order, on a device that is divided so.
@@ -85,6 +85,7 @@ impl Namespaces {
                 Wanted::Zoned(config, ZonesWanted::New(zones)) => {
                     (config, Shape::Zones(zones.zoned(flash.geometry())), zones.interface.unwrap_or(zones.face))
                 }
+                Wanted::Pages(config) => (config, Shape::Pages, Face::default()),
                 Wanted::Zoned(_, ZonesWanted::Found(_)) => unreachable!("new zones have settings"),
             };
             let mut drive = AnyDrive::format(flash, config, shape, clock).map_err(|error| {
@@ -113,6 +114,7 @@ impl Namespaces {
                 Wanted::Zoned(config, ZonesWanted::Found(found)) => {
                     assembly::open_zones(flash, config, found, &stored, clock).map(AnyDrive::from)
                 }
+                Wanted::Pages(config) => assembly::open_pages(flash, config, &stored, clock).map(AnyDrive::from),
                 Wanted::Zoned(_, ZonesWanted::New(_)) => unreachable!("zones that are there are as they are"),
             }
         })
@@ -126,15 +128,15 @@ impl Namespaces {
     ) -> Result<Namespaces, Failure> {
         let mut wanted = wanted.into_iter();
         let mut next = || wanted.next().expect("each drive has its configuration");
-        let (mut drives, mut zoned, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut drives, mut others, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         let mut keep = |opened| match opened {
             AnyDrive::Blocks(drive) => drives.push(*drive),
-            AnyDrive::Zones(drive) => zoned.push(*drive),
-            AnyDrive::Tables(_) | AnyDrive::Pages(_) => unreachable!("these have a device for themselves"),
+            AnyDrive::Tables(_) => unreachable!("these have a server of their own"),
+            other => others.push(other),
         };
         if parts.is_empty() {
             keep(begin(device.into(), next(), None)?);
-            return Ok(Namespaces { parts, drives, zoned, bare });
+            return Ok(Namespaces { parts, drives, others, bare });
         }
         for (flash, label) in divide(device, &parts)?.into_iter().zip(&parts) {
             match label.kind {
@@ -142,15 +144,15 @@ impl Namespaces {
                 PartKind::OpenChannel => bare.push(flash),
             }
         }
-        Ok(Namespaces { parts, drives, zoned, bare })
+        Ok(Namespaces { parts, drives, others, bare })
     }
 
     /// A clean stop of all drives. If one cannot be closed, the others are all the same.
     pub fn close(self, clock: &mut impl Clock) -> Result<(), Failure> {
         let blocks = self.drives.into_iter().map(|drive| assembly::close(drive, clock).map(drop));
         let closed = blocks.fold(Ok(()), Result::and);
-        let zoned = self.zoned.into_iter().map(|drive| assembly::close(drive, clock).map(drop));
-        zoned.fold(closed, Result::and)
+        let others = self.others.into_iter().map(|drive| assembly::close(drive, clock).map(drop));
+        others.fold(closed, Result::and)
     }
 }
 

@@ -10,7 +10,8 @@ use openftl_drive::page_drive::{PageDrive, open_stored};
 use openftl_drive::page_store::PageStore;
 use openftl_drive::small_file::is_stored_drive;
 use openftl_media::EmulatedDevice;
-use openftl_pages::{Change, SessionId, StoreError, StoreTarget};
+use openftl_nvme_pages::{RemoteStore, StoreUri};
+use openftl_pages::{BlockingStore, Change, SessionId, StoreError, StoreFacts, StoreFailure};
 use openftl_parts::{Access, Durability};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -45,10 +46,43 @@ pub fn run(arguments: &Pages) -> Result<(), Failure> {
     }
 }
 
-fn open(place: &PagePlace, access: Access) -> Result<Store, Failure> {
-    match is_stored_drive(&place.drive) {
-        true => open_stored(&place.drive, access),
-        false => PageDrive::read(&place.drive)?.open(access),
+/// A store: on a drive of this machine, or served by another process or machine.
+enum Opened {
+    Here(Box<Store>),
+    There(RemoteStore),
+}
+
+impl Opened {
+    fn open(place: &PagePlace, access: Access) -> Result<Opened, Failure> {
+        let drive = &place.drive;
+        if let Some(uri) = drive.to_str().filter(|text| StoreUri::is_meant(text)) {
+            let uri: StoreUri = uri.parse().map_err(|error| Failure::bad_input(format_args!("--drive: {error}")))?;
+            let store = RemoteStore::connect(&uri).map_err(|error| {
+                Failure::failed(error)
+                    .fix("`openftl serve --drive drives/eleos.toml --nvme-tcp ADDRESS` serves a store")
+            })?;
+            return Ok(Opened::There(store));
+        }
+        let store = match is_stored_drive(drive) {
+            true => open_stored(drive, access)?,
+            false => PageDrive::read(drive)?.open(access)?,
+        };
+        Ok(Opened::Here(Box::new(store)))
+    }
+
+    fn store(&mut self) -> &mut dyn BlockingStore {
+        match self {
+            Opened::Here(store) => &mut **store,
+            Opened::There(store) => store,
+        }
+    }
+
+    /// Stops the drive, if it is here.
+    fn close(self) -> Result<(), Failure> {
+        match self {
+            Opened::Here(store) => store.close().map(drop),
+            Opened::There(_) => Ok(()),
+        }
     }
 }
 
@@ -89,33 +123,34 @@ fn put(arguments: &PagePut) -> Result<(), Failure> {
 }
 
 fn delete(arguments: &PageDelete) -> Result<(), Failure> {
-    let mut store = open(&arguments.place, Access::ReadWrite)?;
+    let mut opened = Opened::open(&arguments.place, Access::ReadWrite)?;
     for lpid in &arguments.lpids {
-        store.stat(*lpid).map_err(failure)?;
+        opened.store().stat(*lpid).map_err(failure)?;
     }
-    store.close()?;
-    change(&arguments.place, |stage| arguments.lpids.iter().try_for_each(|lpid| stage(*lpid, Change::Delete)))?;
+    change_in(opened, |stage| arguments.lpids.iter().try_for_each(|lpid| stage(*lpid, Change::Delete)))?;
     let sign = Palette::of_stdout().paint(Ink::Good, "✓");
     say(&format!("{sign} {} deleted\n", pages_in_words(arguments.lpids.len())))
 }
 
-type Stage<'a> = dyn FnMut(u64, Change<'_>) -> Result<(), StoreError> + 'a;
+type Stage<'a> = dyn FnMut(u64, Change<'_>) -> Result<(), StoreFailure> + 'a;
 
 /// Commits one batch, durably.
-fn change(place: &PagePlace, fill: impl FnOnce(&mut Stage<'_>) -> Result<(), StoreError>) -> Result<(), Failure> {
-    let mut store = open(place, Access::ReadWrite)?;
+fn change(place: &PagePlace, fill: impl FnOnce(&mut Stage<'_>) -> Result<(), StoreFailure>) -> Result<(), Failure> {
+    change_in(Opened::open(place, Access::ReadWrite)?, fill)
+}
+
+fn change_in(mut opened: Opened, fill: impl FnOnce(&mut Stage<'_>) -> Result<(), StoreFailure>) -> Result<(), Failure> {
+    let store = opened.store();
     let (session, last) = store.open_session(SESSION).map_err(failure)?;
-    let filled = fill(&mut |lpid, change| store.stage(session, last + 1, lpid, change));
+    let filled = fill(&mut |lpid, change| store.stage(session, last + 1, lpid, change, None));
     let done = filled.and_then(|()| store.commit(session, last + 1, Durability::Durable));
-    let now = store.now();
-    store.drive_mut().close_session(now, session, true).map_err(failure)?;
-    store.close()?;
-    done.map_err(failure)
+    let closed = store.close_session(session, true);
+    opened.close()?;
+    done.and(closed).map_err(failure)
 }
 
 fn get(arguments: &PageGet) -> Result<(), Failure> {
-    let mut store = open(&arguments.place, Access::Inspect)?;
-    let bytes = store.read(arguments.lpid).map_err(failure)?;
+    let bytes = Opened::open(&arguments.place, Access::Inspect)?.store().read(arguments.lpid).map_err(failure)?;
     match std::io::stdout().lock().write_all(&bytes) {
         // Whoever reads has enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -124,12 +159,12 @@ fn get(arguments: &PageGet) -> Result<(), Failure> {
 }
 
 fn list(arguments: &PageList) -> Result<(), Failure> {
-    let store = open(&arguments.place, Access::Inspect)?;
-    let drive = store.drive();
+    let mut opened = Opened::open(&arguments.place, Access::Inspect)?;
+    let store = opened.store();
     let limit = usize::try_from(arguments.limit).unwrap_or(usize::MAX);
-    let found = drive.list(arguments.from, limit);
+    let found = store.list(arguments.from, limit).map_err(failure)?;
     let pages: Vec<Listed> = found.into_iter().map(|(lpid, bytes)| Listed { lpid, bytes }).collect();
-    let (pages_all, used_bytes, capacity_bytes) = (drive.pages(), drive.used_bytes(), drive.capacity_bytes());
+    let StoreFacts { pages: pages_all, used_bytes, capacity_bytes, .. } = store.facts().map_err(failure)?;
     if arguments.json {
         return say(&crate::json(&Listing { pages, pages_all, used_bytes, capacity_bytes })?);
     }
@@ -154,12 +189,19 @@ fn pages_in_words(count: usize) -> String {
 }
 
 /// What a store says, for people.
-fn failure(error: StoreError) -> Failure {
+fn failure(error: impl Into<StoreFailure>) -> Failure {
+    let error = match error.into() {
+        StoreFailure::Store(error) => error,
+        other => return Failure::failed(other),
+    };
     match error {
         StoreError::NoPage { .. } => Failure::failed(error).fix("`openftl pages list` shows which there are"),
         StoreError::Length { bytes: 0, .. } => Failure::bad_input(error).fix("`openftl pages delete` deletes a page"),
         StoreError::Length { .. } => Failure::bad_input(error).fix("divide it, or take a profile with larger chunks"),
         StoreError::NoSpace { .. } => Failure::failed(error).fix("`openftl pages delete` makes room"),
+        StoreError::SessionOpen => {
+            Failure::failed("another `openftl pages` changes this store at the moment").fix("wait until it has ended")
+        }
         error => Failure::failed(error),
     }
 }

@@ -8,11 +8,12 @@
 //! The power is that of the device: all that it is divided into loses it together, and each drive is recovered on its own.
 //! While it is off nobody holds a drive's file: it can be looked at, checked and copied as the cut left it.
 
-use crate::assembly::{self, Drive, Wanted, ZonedDrive, ZonesFound, ZonesWanted};
+use crate::assembly::{self, Drive, Wanted, ZonesFound, ZonesWanted};
 use crate::failure::Failure;
 use crate::namespaces::{Namespaces, reunite};
 use openftl_blocks::Ftl;
 use openftl_core::{Clock, Time};
+use openftl_drive::any_drive::AnyDrive;
 use openftl_media::{Durability, EmulatedDevice, PartLabel, PowerLoss, Timing};
 use openftl_nvme_media::Place;
 use openftl_server::Stop;
@@ -52,21 +53,23 @@ pub fn cut(
     now: Time,
     torn: bool,
 ) -> Result<(Dark, PowerLoss), Failure> {
-    let Namespaces { parts, drives, zoned, bare } = namespaces;
+    let Namespaces { parts, drives, others, bare } = namespaces;
     let blocks = drives.iter().map(|drive| Wanted::Block(drive.config().clone()));
-    let zones = zoned.iter().map(|drive| {
+    let beside = others.iter().map(|drive| {
+        let config = drive.block().config().clone();
+        let Some(drive) = drive.zones() else { return Wanted::Pages(config) };
         let found = ZonesFound {
             width: None,
             limits: drive.board().limits().into(),
             face: Some(drive.face()),
             lies: drive.lies_about_flush(),
         };
-        Wanted::Zoned(drive.block().config().clone(), ZonesWanted::Found(found))
+        Wanted::Zoned(config, ZonesWanted::Found(found))
     });
     // The labels of a device name its block namespaces first.
-    let wanted = blocks.chain(zones).collect();
+    let wanted = blocks.chain(beside).collect();
     let flash = drives.into_iter().map(Drive::crash);
-    let flash = flash.chain(zoned.into_iter().map(ZonedDrive::crash)).chain(bare).collect();
+    let flash = flash.chain(others.into_iter().map(AnyDrive::crash)).chain(bare).collect();
     let Some(mut device) = reunite(flash) else {
         return Err(Failure::failed("the flash is on another machine, and so is its power"));
     };

@@ -16,6 +16,9 @@ pub struct Ready {
     nbd: Vec<String>,
     /// Addresses for NVMe hosts.
     nvme_tcp: Vec<String>,
+    /// URIs for programs that use stores of pages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pages: Vec<String>,
     /// The URI for programs that use a table drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<String>,
@@ -28,8 +31,14 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Block drives with these `names`.
-    pub fn blocks(nbd: &[Endpoint], names: &[&str], nvme_tcp: &[Endpoint], control: Option<&Listener>) -> Ready {
+    /// Block drives with these `names` for NBD clients, what NVMe hosts reach, and the URIs of `stores` of pages among that.
+    pub fn drives(
+        nbd: &[Endpoint],
+        names: &[&str],
+        nvme_tcp: &[Endpoint],
+        stores: Vec<String>,
+        control: Option<&Listener>,
+    ) -> Ready {
         let socket = nbd.iter().find_map(|endpoint| match endpoint {
             Endpoint::Unix(path) => Some(path.display().to_string()),
             Endpoint::Tcp(_) => None,
@@ -37,6 +46,7 @@ impl Ready {
         Ready {
             nbd: names.iter().flat_map(|name| nbd.iter().map(|endpoint| endpoint.uri(name))).collect(),
             nvme_tcp: nvme_tcp.iter().map(written).collect(),
+            pages: stores,
             socket,
             ..Ready::new(control.map(Listener::endpoint))
         }
@@ -69,7 +79,7 @@ impl Ready {
     /// Environment variables for a command.
     pub fn environment(&self) -> impl Iterator<Item = (&'static str, &String)> {
         [
-            ("OPENFTL_URI", self.nbd.first().or(self.files.as_ref())),
+            ("OPENFTL_URI", self.nbd.first().or(self.pages.first()).or(self.files.as_ref())),
             ("OPENFTL_SOCKET", self.socket.as_ref()),
             ("OPENFTL_NVME_TCP", self.nvme_tcp.first()),
             ("OPENFTL_CONTROL", self.control.as_ref()),

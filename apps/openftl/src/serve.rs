@@ -28,10 +28,11 @@ use crate::settings::Settings;
 use crate::terminal::{Ink, Palette, say};
 use crate::totals::Totals;
 use endpoints::{control_beside, control_endpoint, endpoints, listen_failure};
-use greeting::{greeting, to_nvme_hosts};
+use greeting::{greeting, store_uris, to_nvme_hosts};
 use nvme_target::nvme_target;
 use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
+use openftl_drive::any_drive::AnyDrive;
 use openftl_drive::description::{StoreName, another_seed, find_profile};
 use openftl_drive::table_drive::written;
 use openftl_media::{EmulatedDevice, PartKind, PartLabel, Store as MediaStore, Timing as MediaTiming};
@@ -39,7 +40,7 @@ use openftl_nvme::{BlockFormat, Nqn};
 use openftl_nvme_media::Place;
 use openftl_parts::{BlockTarget, Config};
 use openftl_server::{
-    Device, End, Endpoint, Export, ListenError, Others, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
+    Device, End, Endpoint, Export, ListenError, Other, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
 };
 use openftl_zones::Face;
 use std::fmt::Write as _;
@@ -192,10 +193,11 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         }
     };
     if namespaces.drives.is_empty() && nvme.is_empty() {
-        let what = match namespaces.zoned.first().map(|zoned| zoned.face()) {
+        let what = match namespaces.others.first() {
+            Some(AnyDrive::Zones(zoned)) if zoned.face() == Face::Segments => "one of segments",
+            Some(AnyDrive::Zones(_)) => "zoned, or an open-channel one",
+            Some(_) => "a store of pages",
             None => "an open-channel one",
-            Some(Face::Zones) => "zoned, or an open-channel one",
-            Some(Face::Segments) => "one of segments",
         };
         return Err(Failure::bad_input(format_args!("every namespace is {what}, and no NVMe host reaches them"))
             .fix("add --nvme-tcp 127.0.0.1:4420"));
@@ -208,7 +210,18 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         .fix("leave --nbd away; NVMe hosts reach all namespaces"));
     }
     namespaces.drives.iter_mut().for_each(|drive| drive.lie_about_flush(arguments.lie_about_flush));
-    namespaces.zoned.iter_mut().for_each(|drive| drive.lie_about_flush(arguments.lie_about_flush));
+    for drive in &mut namespaces.others {
+        match drive {
+            AnyDrive::Zones(zoned) => zoned.lie_about_flush(arguments.lie_about_flush),
+            _ if arguments.lie_about_flush => {
+                return Err(Failure::bad_input(
+                    "--lie-about-flush: a store of pages keeps its promises, and cannot lie yet",
+                )
+                .fix("leave it away"));
+            }
+            _ => {}
+        }
+    }
     let names = names(&home, &namespaces.parts, others.len());
     let listener = listener.unwrap_or_else(|error| {
         voice.tell(&format!("This drive cannot be controlled: {error} (--control names another place)"));
@@ -216,10 +229,11 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         None
     });
     names.iter().zip(&namespaces.drives).for_each(|(name, drive)| drive_events::opened(name, drive));
-    let zoned_names = names.iter().skip(namespaces.drives.len());
-    zoned_names.zip(&namespaces.zoned).for_each(|(name, drive)| drive_events::zones_opened(name, drive));
+    let other_names = names.iter().skip(namespaces.drives.len());
+    other_names.zip(&namespaces.others).for_each(|(name, drive)| drive_events::other_opened(name, drive));
     voice.tell(&greeting(&home, &namespaces, &endpoints, listener.as_ref(), palette));
 
+    let mut stores = Vec::new();
     if nvme.is_empty() {
         let others = [PartKind::Zoned, PartKind::OpenChannel];
         if let Some(label) = others.into_iter().find_map(|kind| of_kind(&namespaces.parts, kind).next()) {
@@ -228,7 +242,8 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     } else {
         let nqn = arguments.nqn.clone().or(settings.host.nqn.clone());
         let nqn = nqn.unwrap_or_else(|| NQN_DEFAULT.parse().expect("the default name is one"));
-        voice.tell(&to_nvme_hosts(&nqn, &access, &nvme));
+        stores = store_uris(&nqn, &namespaces, &nvme);
+        voice.tell(&to_nvme_hosts(&nqn, &access, &nvme, &stores));
         let format = match arguments.nvme_format {
             Some(NvmeFormat::Bytes512) => BlockFormat::Bytes512,
             Some(NvmeFormat::Bytes4096) | None => BlockFormat::FourKib,
@@ -253,7 +268,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         true => namespaces.drives.iter().map(|_| "").collect(),
         false => of_kind(&namespaces.parts, PartKind::Block).map(|label| label.name.as_str()).collect(),
     };
-    let ready = Ready::blocks(&endpoints, &exported, &nvme, listener.as_ref());
+    let ready = Ready::drives(&endpoints, &exported, &nvme, stores, listener.as_ref());
     let control = Control::new(listener, names.clone(), namespaces.parts.clone(), Totals::new(server.counters()))?;
     let companion = announce(arguments, &ready, &stop)?;
     let mut serving = Serving { server, control, clock, stop, home, timing, names, others, voice };
@@ -294,11 +309,12 @@ impl Serving {
     /// Serves what is on the device, through as many power cuts as come.
     fn until_stopped(&mut self, mut namespaces: Namespaces) -> Result<Last, Failure> {
         loop {
-            let Namespaces { parts, drives, mut zoned, bare } = namespaces;
+            let Namespaces { parts, drives, others: beside, bare } = namespaces;
             let blocks = (DEVICE_FRAMES / bare.len().max(1)).max(DEVICE_FRAMES_MIN);
-            let mut devices: Vec<Device<Flash>> = bare.into_iter().map(|flash| Device::new(flash, blocks)).collect();
-            let own = devices.len();
-            devices.append(&mut self.others);
+            let (count, own) = (beside.len(), bare.len());
+            let bare = bare.into_iter().map(|flash| Other::Device(Device::new(flash, blocks)));
+            let devices = self.others.drain(..).map(Other::Device);
+            let mut others: Vec<Other<Flash>> = beside.into_iter().map(served_as).chain(bare).chain(devices).collect();
             let export = |(drive, name): (Drive, &String)| {
                 let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
                 let description = format!("{capacity} of {}", drive.media().name());
@@ -306,17 +322,18 @@ impl Serving {
             };
             let mut exports: Vec<Export<Drive>> = drives.into_iter().zip(&self.names).map(export).collect();
             let control = &mut self.control;
-            let others = Others { zoned: &mut zoned, devices: &mut devices };
-            let end = self.server.run_with_others(control, &mut exports, others, &mut self.clock, &self.stop);
-            self.others = devices.split_off(own);
+            let end = self.server.run_with_others(control, &mut exports, &mut others, &mut self.clock, &self.stop);
+            let mut devices = others.split_off(count).into_iter().map(device_of);
+            let bare = devices.by_ref().take(own).map(Device::into_media).collect();
+            self.others = devices.collect();
+            let others = others.into_iter().map(drive_of).collect();
             let drives: Vec<Drive> = exports.into_iter().map(|export| export.target).collect();
-            let bare = devices.into_iter().map(Device::into_media).collect();
-            let left = Namespaces { parts, drives, zoned, bare };
+            let left = Namespaces { parts, drives, others, bare };
             for (place, drive) in left.drives.iter().enumerate() {
                 self.control.totals().look(place, &self.names[place], drive);
             }
-            for (place, drive) in (left.drives.len()..).zip(&left.zoned) {
-                self.control.totals().look_at_zones(place, &self.names[place], drive);
+            for (place, drive) in (left.drives.len()..).zip(&left.others) {
+                self.control.totals().look_at_other(place, &self.names[place], drive);
             }
             let Ok(End::Interrupted { connections, requests }) = end else {
                 return Ok(Last::Served(Box::new(left), end.map(|_| ())));
@@ -425,6 +442,31 @@ impl Serving {
         }
         self.voice.tell(&text);
         Ok(())
+    }
+}
+
+/// A drive that NVMe hosts alone can see, to be served.
+fn served_as(drive: AnyDrive<Flash>) -> Other<Flash> {
+    match drive {
+        AnyDrive::Zones(drive) => Other::Zones(drive),
+        AnyDrive::Pages(drive) => Other::Pages(drive),
+        AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are served otherwise"),
+    }
+}
+
+/// The same again, when it was served.
+fn drive_of(other: Other<Flash>) -> AnyDrive<Flash> {
+    match other {
+        Other::Zones(drive) => AnyDrive::Zones(drive),
+        Other::Pages(drive) => AnyDrive::Pages(drive),
+        Other::Device(_) => unreachable!("devices come behind the drives"),
+    }
+}
+
+fn device_of(other: Other<Flash>) -> Device<Flash> {
+    match other {
+        Other::Device(device) => device,
+        Other::Zones(_) | Other::Pages(_) => unreachable!("drives come before the devices"),
     }
 }
 

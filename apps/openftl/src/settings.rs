@@ -11,6 +11,7 @@ use openftl_drive::description::{
     DriveDescription, FtlKind, FtlSection, HostSection, NamespaceSection, Numbers, StoreName, find_profile,
     profile_failure,
 };
+use openftl_drive::page_drive::PageDrive;
 use openftl_media::{Durability, PartKind, PartLabel, PartName, Partition, PartitionError, Profile};
 use openftl_parts::config::Left;
 use openftl_parts::map::directory::PageSize;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub drive: BlockSettings,
     /// The zones on it, if it is not divided and has some.
     pub zones: Option<ZoneSettings>,
+    /// The store of pages on it, if it is one.
+    pub pages: Option<PageDrive>,
     /// What it is divided into, if it is: in the order in which hosts see it.
     pub namespaces: Vec<NamespaceSettings>,
     pub store: Option<StoreName>,
@@ -120,7 +123,7 @@ fn pins(flags: &DriveFlags, own: Option<&Vec<MapPin>>, all: &[MapPin]) -> Vec<Ma
 impl Settings {
     /// Flags over drive description over defaults, of a block drive.
     pub fn gather(flags: &DriveFlags, capacity_default: ByteSize) -> Result<Settings, Failure> {
-        let settings = Settings::gather_any(flags, capacity_default)?;
+        let settings = Settings::gather_any(flags, capacity_default)?.expect_no_pages()?;
         match settings.zones {
             None => Ok(settings),
             Some(zones) => {
@@ -140,12 +143,7 @@ impl Settings {
             )
             .fix("`openftl create` makes it, `openftl serve` serves it, and RocksDB opens it by its URI"));
         }
-        if file.ftl.kind == Some(FtlKind::Pages) {
-            return Err(Failure::bad_input(
-                "ftl.kind = \"pages\": this command is for drives that hosts see, and a store of pages has no host interface yet",
-            )
-            .fix("`openftl create` makes it, and `openftl pages` puts, gets and lists its pages"));
-        }
+        let pages = (file.ftl.kind == Some(FtlKind::Pages)).then(|| PageDrive::of(&file)).transpose()?;
         let profile = flags.profile.as_deref().or(file.media.profile.as_deref()).unwrap_or(PROFILE_DEFAULT);
         let profile = find_profile(profile)?;
         let drive = BlockSettings {
@@ -203,6 +201,7 @@ impl Settings {
             profile,
             drive,
             zones,
+            pages,
             namespaces,
             store: file.media.store,
             path: file.media.path,
@@ -253,6 +252,7 @@ impl Settings {
     /// Refuses a divided device where one drive is wanted.
     pub fn expect_one_drive(self, command: &str) -> Result<Settings, Failure> {
         match self.namespaces.first() {
+            None if self.pages.is_some() => self.expect_no_pages(),
             None => Ok(self),
             Some(NamespaceSettings { name, .. }) => Err(Failure::bad_input(format_args!(
                 "{command}: the drive description divides the device (namespace {name}), and one drive is wanted"

@@ -1,10 +1,13 @@
 //! What a server has done: shown at the end, and to whoever asks in between.
 
 use crate::assembly::{Drive, ZonedDrive};
+use crate::flash::Flash;
 use crate::report;
 use crate::terminal::{Ink, Palette};
+use openftl_blocks::Ftl;
 use openftl_control::Answer;
 use openftl_core::units::ByteSize;
+use openftl_drive::any_drive::AnyDrive;
 use openftl_lab::picture::thousands;
 use openftl_parts::{ReadOnlyReason, Statistics};
 use openftl_server::{Counter, Counters};
@@ -112,6 +115,14 @@ impl Totals {
     pub fn look_at_zones(&mut self, place: usize, name: &str, drive: &ZonedDrive) {
         self.look(place, name, drive.block());
         self.drives[place].lies_about_flush = drive.lies_about_flush();
+    }
+
+    /// The same of a drive that NVMe hosts alone can see.
+    pub fn look_at_other(&mut self, place: usize, name: &str, drive: &AnyDrive<Flash>) {
+        match drive.zones() {
+            Some(zones) => self.look_at_zones(place, name, zones),
+            None => self.look(place, name, drive.block()),
+        }
     }
 
     /// The power goes: every drive was looked at a last time.

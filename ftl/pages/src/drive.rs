@@ -147,6 +147,27 @@ impl PageFtl {
         self.pages.index.pages() + self.pages.carried.len() as u64
     }
 
+    /// The last batch of a session that is committed.
+    ///
+    /// # Errors
+    /// If the session is not open.
+    pub fn last_batch(&self, session: Session) -> Result<u64, StoreError> {
+        self.pages.sessions.look(session).map(|state| state.last)
+    }
+
+    /// Whether its device has nothing to do: what has no room then gets none by waiting.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.ftl.flash.under_way == 0
+    }
+
+    /// Frames that are to be free for pages that are put: those of units that fill, and of the longest page.
+    #[must_use]
+    pub fn frames_to_put(&self) -> usize {
+        let chunks = (self.pages.layout.host_chunks + self.pages.layout.move_chunks) as usize;
+        chunks * self.pages.unit_blocks as usize + self.pages.page_blocks_max()
+    }
+
     /// What happened since the drive was opened.
     #[must_use]
     pub fn statistics(&self) -> (&Statistics, &PageStatistics) {
@@ -593,11 +614,11 @@ impl StoreTarget for PageFtl {
                 Ok(())
             }
             StoreRequest::Sync => match self.expect_writable() {
-                Ok(()) => {
+                Err(error) if self.pages.queue.last() > self.durable => Err(error),
+                _ => {
                     self.committed(tag, Durability::Durable, self.pages.queue.last());
                     Ok(())
                 }
-                Err(error) => Err(error),
             },
         };
         self.ftl.flash.statistics.host_errors += u64::from(result.is_err());

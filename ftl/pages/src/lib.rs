@@ -29,6 +29,7 @@
 //! |---|---|
 //! | [`request`] | what a host may ask |
 //! | [`drive`] | the drive |
+//! | [`blocking`] | a store whose requests are waited for |
 //! | [`error`] | why it may not |
 //! | [`place`] | where a page is, and its header |
 //! | [`leaf`] | a piece of the map |
@@ -53,6 +54,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod blocking;
 mod checking;
 mod checkpointing;
 mod cleaning;
@@ -81,6 +83,7 @@ mod sizing;
 mod tenancy;
 mod victim;
 
+pub use blocking::{BlockingStore, StoreFacts, StoreFailure};
 pub use drive::{PageFtl, TAGS};
 pub use error::{StoreError, WINDOW};
 pub use openftl_blocks::Ftl;

@@ -145,6 +145,15 @@ impl Sessions {
         found.filter(|state| state.is_open).ok_or(StoreError::NoSession { session: session.0 })
     }
 
+    /// The same, to look at it.
+    ///
+    /// # Errors
+    /// If it has not.
+    pub fn look(&self, session: Session) -> Result<&SessionState, StoreError> {
+        let found = self.all.get(session.0 as usize).and_then(Option::as_ref);
+        found.filter(|state| state.is_open).ok_or(StoreError::NoSession { session: session.0 })
+    }
+
     /// The session, open or not.
     pub fn get_mut(&mut self, session: u32) -> Option<&mut SessionState> {
         self.all.get_mut(session as usize).and_then(Option::as_mut)

@@ -1,5 +1,5 @@
 //! Requests in bytes on a drive of 4 KiB blocks; those to an Open-Channel device are in [`device`], those to a zoned drive in
-//! [`zones`].
+//! [`zones`], those to a drive of objects of any size in [`objects`].
 //!
 //! ```text
 //!            offset                                            offset + length
@@ -35,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 pub mod device;
+pub mod objects;
 mod operation;
 mod places;
 mod request;

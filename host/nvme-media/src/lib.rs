@@ -20,28 +20,28 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+pub mod association;
+
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use association::{Association, AssociationError};
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame, Frames, Geometry, Nanos, Payload, PayloadMut, Stamp, Time};
 use openftl_media::{
     Blocks, ChunkDescriptor, Command, Completion, Media, MediaError, Notification, QueueFull, Status, Tag,
 };
 use openftl_nvme::SubmissionEntry;
 use openftl_nvme::command::open_channel::entry_of;
-use openftl_nvme::wire::identify::{IdentifyController, IdentifyNamespace};
+use openftl_nvme::wire::identify::IdentifyNamespace;
 use openftl_nvme::wire::open_channel::{ChunkInformation, ChunkNotification, GeometryData};
 use openftl_nvme::wire::{U32, feature, log, opcode};
+use openftl_nvme_tcp::SUBMISSION_BYTES;
 use openftl_nvme_tcp::client::{Client, ClientError, Ended, Payload as Data};
-use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
+use openftl_nvme_tcp::fabrics::Identity;
 use openftl_nvme_tcp::nvm::LogPart;
-use openftl_nvme_tcp::{InitiatorConfig, SUBMISSION_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zerocopy::{FromBytes, IntoBytes};
-
-/// Entries of the admin queue.
-const ADMIN_ENTRIES: u16 = 8;
 
 /// The most entries of the I/O queue that are asked for.
 pub const IO_ENTRIES_MAX: u16 = 256;
@@ -81,20 +81,12 @@ pub struct Place {
 /// Why a device cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum ReachError {
-    /// No connection.
-    #[error("nobody answers at {address}: {error}")]
-    Connect {
-        /// Where.
-        address: SocketAddr,
-        /// Why.
-        error: io::Error,
-    },
+    /// No connection, or the controller refuses.
+    #[error("{0}")]
+    Association(#[from] AssociationError),
     /// The connection failed, or the controller refused something.
     #[error("{0}")]
     Client(#[from] ClientError),
-    /// The controller wants the host to authenticate itself.
-    #[error("the subsystem wants its hosts to authenticate themselves, which media over fabrics cannot do yet")]
-    Authentication,
     /// Not an Open-Channel namespace.
     #[error("namespace {namespace} is no Open-Channel namespace: {why}; `openftl nvme identify` shows which are")]
     NotOpenChannel {
@@ -142,33 +134,10 @@ impl FabricDevice {
     /// # Errors
     /// If nobody is there, the subsystem refuses, or the namespace is another kind.
     pub fn reach(place: &Place, waiting: Waiting) -> Result<FabricDevice, ReachError> {
-        let stream = || -> Result<TcpStream, ReachError> {
-            let connected = TcpStream::connect_timeout(&place.address, ANSWER_MAX).and_then(|stream| {
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(ANSWER_MAX))?;
-                stream.set_write_timeout(Some(ANSWER_MAX))?;
-                Ok(stream)
-            });
-            connected.map_err(|error| ReachError::Connect { address: place.address, error })
-        };
-        let config = InitiatorConfig { entries: ADMIN_ENTRIES, ..InitiatorConfig::default() };
-        let mut admin = Client::open(stream()?, config)?;
-        let queue = QueueParameters { queue_id: 0, entries: ADMIN_ENTRIES, flow_control: false, keep_alive_ms: 0 };
-        let connected = admin.connect(queue, &place.identity, CONTROLLER_ID_ANY)?;
-        if connected.authentication_required {
-            return Err(ReachError::Authentication);
-        }
-        let mut attempts = 0;
-        admin.start_controller(|| {
-            attempts += 1;
-            attempts < 1 << 16
-        })?;
-        admin.set_number_of_queues(1)?;
+        let mut association = Association::make(place.address, &place.identity, ANSWER_MAX)?;
         let refused = |why: String| ReachError::NotOpenChannel { namespace: place.namespace, why };
-        let controller = admin.identify(1, 0)?;
-        let controller = IdentifyController::ref_from_bytes(&controller).expect("4096 bytes");
-        let is_cached = controller.volatile_write_cache & VOLATILE_WRITE_CACHE != 0;
-        let capsule_bytes = (controller.command_capsule_units.get() * 16).saturating_sub(SUBMISSION_BYTES as u32);
+        let is_cached = association.controller.volatile_write_cache & VOLATILE_WRITE_CACHE != 0;
+        let admin = &mut association.admin;
         let namespace = admin.identify(0, place.namespace)?;
         let namespace = IdentifyNamespace::ref_from_bytes(&namespace).expect("4096 bytes");
         let format = namespace.lba_formats[usize::from(namespace.format & 0xf)];
@@ -180,17 +149,10 @@ impl FabricDevice {
         let geometry = geometry.geometry(format.metadata_bytes.get().into(), is_cached);
         geometry.validate().map_err(|error| refused(error.to_string()))?;
 
-        let config = InitiatorConfig {
-            entries: IO_ENTRIES_MAX,
-            in_capsule_bytes_max: capsule_bytes,
-            ..InitiatorConfig::default()
-        };
-        let mut io = Client::open(stream()?, config)?;
-        let queue = QueueParameters { queue_id: 1, entries: IO_ENTRIES_MAX, flow_control: false, keep_alive_ms: 0 };
-        io.connect(queue, &place.identity, connected.controller_id)?;
+        let io = association.io_queue(IO_ENTRIES_MAX)?;
         io.stream().set_nonblocking(true).map_err(ClientError::from)?;
         Ok(FabricDevice {
-            admin,
+            admin: association.admin,
             io,
             namespace: place.namespace,
             geometry,

@@ -17,7 +17,7 @@ use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::nvm::Blocks as LogicalBlocks;
 use openftl_parts::Config;
 use openftl_parts::target::BlockTarget;
-use openftl_server::{Device, Endpoint, Export, NoOperator, Others, Protocol, Server, ServerConfig, Stop, WallClock};
+use openftl_server::{Device, Endpoint, Export, NoOperator, Other, Protocol, Server, ServerConfig, Stop, WallClock};
 
 const NAME: &str = "nqn.2024-01.org.example:shared";
 const BLOCKS: u64 = 256;
@@ -47,7 +47,7 @@ fn serve(mut server: Server, stop: &Stop) -> [Vec<ChunkState>; 2] {
     };
     let mut clock = WallClock::new();
     let drive = BlockFtl::format(ours, config, &mut clock).unwrap();
-    let mut device = Device::new(theirs, 1024);
+    let device = Device::new(theirs, 1024);
     let mut target = Target::new("SN", "OpenFTL", "0.1.0");
     let subsystem = SubsystemConfig::new(Nqn::new(NAME).unwrap(), "SN");
     let subsystem = target.add_subsystem(subsystem).unwrap();
@@ -62,9 +62,11 @@ fn serve(mut server: Server, stop: &Stop) -> [Vec<ChunkState>; 2] {
     server.set_target(target);
     let mut exports =
         [Export { name: "drive".to_owned(), description: String::new(), read_only: false, target: drive }];
-    let others = Others { zoned: &mut [], devices: std::slice::from_mut(&mut device) };
-    server.run_with_others(&mut NoOperator, &mut exports, others, &mut clock, stop).unwrap();
-    let [Export { target: drive, .. }] = exports;
+    let mut others = [Other::Device(device)];
+    server.run_with_others(&mut NoOperator, &mut exports, &mut others, &mut clock, stop).unwrap();
+    let ([Export { target: drive, .. }], [Other::Device(device)]) = (exports, others) else {
+        unreachable!("it was a device")
+    };
     let states = |mut part: Part| {
         let report = part.whole_chunk_report(Time::NEVER).unwrap();
         report.iter().map(|chunk| chunk.state).collect()

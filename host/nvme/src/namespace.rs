@@ -74,6 +74,17 @@ pub enum NamespaceKind {
     Zoned(ZonedShape),
     /// Blocks in segments, each of which is written in order and deallocated as a whole.
     Segments(SegmentShape),
+    /// Pages of any size.
+    Pages(PageShape),
+}
+
+/// What hosts learn of a store of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageShape {
+    /// Bytes that pages may take, with headers and what they leave of their last grains.
+    pub capacity_bytes: u64,
+    /// Bytes of a page, at most.
+    pub page_bytes_max: u32,
 }
 
 /// What hosts learn of the segments of a namespace. Its blocks are those of the drive.
@@ -162,9 +173,10 @@ impl Namespace {
     pub fn block_bytes_log2(&self) -> u8 {
         match self.kind {
             NamespaceKind::Block { format, .. } => format.bytes_log2(),
-            NamespaceKind::OpenChannel(_) | NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) => {
-                BLOCK_BYTES.ilog2() as u8
-            }
+            NamespaceKind::OpenChannel(_)
+            | NamespaceKind::Zoned(_)
+            | NamespaceKind::Segments(_)
+            | NamespaceKind::Pages(_) => BLOCK_BYTES.ilog2() as u8,
         }
     }
 
@@ -172,8 +184,8 @@ impl Namespace {
     #[must_use]
     pub fn metadata_bytes(&self) -> u32 {
         match self.kind {
-            NamespaceKind::Block { .. } | NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) => 0,
             NamespaceKind::OpenChannel(geometry) => geometry.oob_bytes,
+            _ => 0,
         }
     }
 
@@ -183,11 +195,12 @@ impl Namespace {
     pub fn hints(&self) -> Hints {
         match self.kind {
             NamespaceKind::Block { hints, .. } => hints,
-            NamespaceKind::OpenChannel(_) | NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) => Hints::None,
+            _ => Hints::None,
         }
     }
 
-    /// NSZE: blocks that can be named. An Open-Channel device has gaps among them, and zones have some behind their capacity.
+    /// NSZE: blocks that can be named. An Open-Channel device has gaps among them, and zones have some behind their capacity. Of a store of
+    /// pages none can be named: these are as many as its capacity.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         match self.kind {
@@ -195,6 +208,7 @@ impl Namespace {
             NamespaceKind::OpenChannel(geometry) => 1 << geometry.format().bits(),
             NamespaceKind::Zoned(shape) => u64::from(shape.zones) * shape.size,
             NamespaceKind::Segments(shape) => shape.blocks(),
+            NamespaceKind::Pages(shape) => shape.capacity_bytes / BLOCK_BYTES as u64,
         }
     }
 

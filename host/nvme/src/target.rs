@@ -554,9 +554,9 @@ impl Target {
         match self.controller_mut(queue.controller()) {
             Some(controller) => {
                 controller.record(queue.id(), entry, refusal);
-                Answer { status: refusal.status.with_more(), result: refusal.write_pointer() }
+                Answer { status: refusal.status.with_more(), result: refusal.result() }
             }
-            None => Answer { status: refusal.status, result: refusal.write_pointer() },
+            None => Answer { status: refusal.status, result: refusal.result() },
         }
     }
 

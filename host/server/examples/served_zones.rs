@@ -14,7 +14,7 @@ use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::{Client, InitiatorConfig};
 use openftl_parts::{BlockTarget, Config, chunks_per_pu};
-use openftl_server::{Endpoint, Export, NoOperator, Others, Protocol, Server, ServerConfig, Stop, WallClock};
+use openftl_server::{Endpoint, Export, NoOperator, Other, Protocol, Server, ServerConfig, Stop, WallClock};
 use openftl_zones::sizing;
 use openftl_zones::{Face, Limits, ZoneConfig, ZoneFtl};
 use std::net::{SocketAddr, TcpStream};
@@ -186,8 +186,8 @@ fn main() {
     let thread = std::thread::spawn(move || {
         let (name, description) = ("blocks".to_owned(), String::new());
         let mut exports = [Export { name, description, read_only: false, target: blocks }];
-        let others = Others { zoned: &mut [zones], devices: &mut [] };
-        server.run_with_others(&mut NoOperator, &mut exports, others, &mut clock, &its_stop).map(drop)
+        let mut others = [Other::Zones(Box::new(zones))];
+        server.run_with_others(&mut NoOperator, &mut exports, &mut others, &mut clock, &its_stop).map(drop)
     });
 
     let places = Zones { size: layout.size, capacity: layout.capacity.into() };

@@ -24,6 +24,8 @@ pub struct ServerConfig {
     /// Memory that slow peers keep, of all connections together: payload whose rest is missing and replies that are not
     /// taken, outside frames. Beyond it those that keep the most are closed.
     pub kept_bytes_max: usize,
+    /// Bytes of what hosts send that wait for a store of pages, in memory of its own; at least two of the longest commands.
+    pub staging_bytes: u64,
     /// How long to look again and again for what comes next before going to sleep: a core for less latency. Waking up takes
     /// some microseconds, in a virtual machine a hundred.
     pub poll: Nanos,
@@ -50,6 +52,7 @@ impl Default for ServerConfig {
             bytes_max: 64 << 20,
             heap_bytes_max: 256 << 20,
             kept_bytes_max: 128 << 20,
+            staging_bytes: 16 << 20,
             poll: Nanos::ZERO,
             copies_long_writes: false,
             handshake_max: connection::HANDSHAKE_MAX,

@@ -12,6 +12,7 @@ use openftl_nvme::{
     Drives, Health, Namespace, NamespaceName, Outcome, PlacementCounts, Queue, SubmissionEntry, Target,
 };
 use openftl_nvme_auth::PskIdentity;
+use openftl_pages::Ftl;
 use openftl_parts::target::{HandleEvent, HandleWatch};
 use zerocopy::FromBytes;
 
@@ -168,6 +169,11 @@ impl Fabric {
         self.target.subsystems()[SUBSYSTEM].offers(export as u32 + 1)
     }
 
+    /// Whether a controller of a host is still there.
+    pub fn has_controller(&self, name: ControllerName) -> bool {
+        self.target.subsystems()[SUBSYSTEM].controllers().any(|controller| controller.name() == name)
+    }
+
     pub fn namespace(&self, id: u32) -> &Namespace {
         self.find_namespace(id).expect("it is attached")
     }
@@ -208,7 +214,10 @@ impl<T: ServedDrive> Drives for Behind<'_, '_, T> {
     fn health(&mut self, now: Time, _: usize) -> Health {
         let health = |served: &mut Served<'_, T>| match served.target_mut() {
             Some(drive) => Some(drive.health(now)),
-            None => served.zones_mut().map(|drive| health_of(drive.block())),
+            None => match served.pages_mut() {
+                Some(drive) => Some(health_of(drive.block())),
+                None => served.zones_mut().map(|drive| health_of(drive.block())),
+            },
         };
         self.0.iter_mut().filter_map(health).reduce(Health::with).unwrap_or_default()
     }
@@ -217,7 +226,10 @@ impl<T: ServedDrive> Drives for Behind<'_, '_, T> {
         let served = &mut self.0[namespace.id as usize - 1];
         match served.target_mut() {
             Some(drive) => drive.bytes_in_use(),
-            None => served.zones_mut().map_or(0, |drive| bytes_in_zones(drive)),
+            None => match served.pages_mut() {
+                Some(drive) => drive.used_bytes(),
+                None => served.zones_mut().map_or(0, |drive| bytes_in_zones(drive)),
+            },
         }
     }
 

@@ -43,6 +43,8 @@
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
 //! | requests admitted to a drive | `accounts::REQUESTS_MAX`, an eighth of them reserved for modest ones |
 //! | frames | the drive's pool: without a free one NBD sockets are not read and NVMe commands parked; the longest waiting goes first |
+//! | what hosts send to a store of pages | [`ServerConfig::staging_bytes`] for each store, in frames of its own: without a free one commands are parked |
+//! | batches of pages that grow | [`BATCHES_MAX`](openftl_nvme::wire::pages::BATCHES_MAX) of a session, and of all [`CHANGES_MAX`](openftl_nvme::wire::pages::CHANGES_MAX) changes; sessions: as many as the store keeps |
 //! | memory of slow payload and of replies that are not taken | [`ServerConfig::kept_bytes_max`] for all connections |
 //! | receive buffers | one for each connection that has something unread, and `BUFFERS_KEPT_MAX` for the next |
 //! | bytes of a TLS connection that is busy | a gathering buffer of `GATHERED_BYTES_MAX` and the library's, about as much again; they are given back when it rests |
@@ -77,6 +79,7 @@ mod nvme;
 mod operator;
 mod output;
 mod pace;
+mod page_request;
 mod parting;
 mod peer;
 mod protocol;
@@ -98,7 +101,7 @@ pub use listener::{AdoptError, ListenError, Listener};
 pub use operator::{AttachError, Drives, NoOperator, Operator};
 pub use protocol::Protocol;
 pub use secure::TlsPolicy;
-pub use served::Device;
+pub use served::{Device, Other};
 pub use served_drive::ServedDrive;
-pub use server::{Others, Server};
+pub use server::Server;
 pub use stop::Stop;

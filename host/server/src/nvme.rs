@@ -24,6 +24,7 @@ mod completion;
 mod heap;
 mod io_commands;
 mod login;
+mod page_commands;
 mod pair;
 mod payload;
 mod requests;

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 
 use openftl_core::Time;
+use openftl_pages::PageFtl;
 use openftl_zones::ZoneFtl;
 
 use crate::ServedDrive;
@@ -77,6 +78,11 @@ impl<T: ServedDrive> Drives<'_, '_, T> {
     /// The zoned drive in this place; they come behind the other drives.
     pub fn zones_mut(&mut self, export: usize) -> Option<&mut ZoneFtl<T::Device>> {
         self.served.get_mut(export)?.zones_mut()
+    }
+
+    /// The store of pages in this place.
+    pub fn pages_mut(&mut self, export: usize) -> Option<&mut PageFtl<T::Device>> {
+        self.served.get_mut(export)?.pages_mut()
     }
 
     /// The device in this place; devices come behind all drives.

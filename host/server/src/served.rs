@@ -1,4 +1,4 @@
-//! What is served, while it is: a drive of blocks, a zoned drive, or an Open-Channel device.
+//! What is served, while it is: a drive of blocks, a zoned drive, a store of pages, or an Open-Channel device.
 //!
 //! Connections see them as one thing: requests are admitted, filled, started, and end with bytes to be looked at. Whoever
 //! needs to know says which of them it means.
@@ -10,12 +10,15 @@ use openftl_bytes::zones::{ZoneAsk, ZoneFinished, ZoneRequests};
 use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Geometry, Nanos, Time};
 use openftl_media::Media;
+use openftl_nvme::ControllerName;
+use openftl_pages::PageFtl;
 use openftl_parts::target::{Extent, Target};
 use openftl_segments::{AsBlocks, SegmentFtl};
 use openftl_zones::{Face, ZoneFtl};
 
 use crate::ServedDrive;
 use crate::accounts::{Account, Accounts, Claim, REQUESTS_MAX};
+use crate::page_request::{PageAsk, PageFinished, PageRequests, PageSessions};
 use crate::ticket::Ticket;
 
 /// An Open-Channel device under an NVMe namespace, with the memory that payload travels in.
@@ -51,12 +54,23 @@ impl<M: Media> Device<M> {
     }
 }
 
+/// What is served to NVMe hosts beside drives of blocks. All of them have to keep bytes.
+pub enum Other<M: Media> {
+    /// A zoned drive, seen as zones or as segments.
+    Zones(Box<ZoneFtl<M>>),
+    /// A store of pages.
+    Pages(Box<PageFtl<M>>),
+    /// An Open-Channel device.
+    Device(Device<M>),
+}
+
 /// What has ended.
 #[derive(Clone, Copy)]
 pub(crate) enum Ended {
     Request(Finished<Ticket>),
     Command(DeviceFinished<Ticket>),
     Zone(ZoneFinished<Ticket>),
+    Page(PageFinished),
 }
 
 impl Ended {
@@ -65,6 +79,7 @@ impl Ended {
             Ended::Request(finished) => finished.id,
             Ended::Command(finished) => finished.id,
             Ended::Zone(finished) => finished.id,
+            Ended::Page(finished) => finished.id,
         }
     }
 
@@ -73,6 +88,7 @@ impl Ended {
             Ended::Request(finished) => finished.result.is_ok(),
             Ended::Command(finished) => finished.completion.status == openftl_media::Status::Success,
             Ended::Zone(finished) => finished.result.is_ok(),
+            Ended::Page(finished) => finished.outcome.is_ok(),
         }
     }
 
@@ -81,6 +97,7 @@ impl Ended {
             Ended::Request(finished) => finished.ticket,
             Ended::Command(finished) => finished.ticket,
             Ended::Zone(finished) => finished.ticket,
+            Ended::Page(finished) => finished.ticket,
         }
     }
 }
@@ -103,6 +120,12 @@ enum Behind<'a, T: ServedDrive> {
         drive: &'a mut ZoneFtl<T::Device>,
         requests: ZoneRequests<Ticket>,
         finished: Vec<ZoneFinished<Ticket>>,
+    },
+    Pages {
+        drive: &'a mut PageFtl<T::Device>,
+        requests: PageRequests,
+        sessions: PageSessions,
+        finished: Vec<PageFinished>,
     },
 }
 
@@ -162,6 +185,23 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         Served::new(behind, accounts)
     }
 
+    /// A store of pages; `blocks` blocks of what hosts send may wait for it at a time.
+    pub fn pages(drive: &'a mut PageFtl<T::Device>, blocks: usize) -> Served<'a, T> {
+        let requests = PageRequests::new(REQUESTS_MAX, blocks);
+        let accounts = Accounts::new(requests.pool());
+        let (sessions, finished) = (PageSessions::default(), Vec::new());
+        Served::new(Behind::Pages { drive, requests, sessions, finished }, accounts)
+    }
+
+    /// What is served beside drives of blocks.
+    pub fn other(other: &'a mut Other<T::Device>, staging_blocks: usize) -> Served<'a, T> {
+        match other {
+            Other::Zones(drive) => Served::zones(drive),
+            Other::Pages(drive) => Served::pages(drive, staging_blocks),
+            Other::Device(device) => Served::device(device),
+        }
+    }
+
     fn new(behind: Behind<'a, T>, accounts: Accounts) -> Served<'a, T> {
         let share_bytes = (accounts.share_frames * BLOCK_BYTES) as u64;
         let (waiters, long_waiters) = (VecDeque::new(), VecDeque::new());
@@ -172,15 +212,15 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     pub fn target_mut(&mut self) -> Option<&mut T> {
         match &mut self.behind {
             Behind::Drive { target: AsBlocks::Blocks(target), .. } => Some(target),
-            Behind::Drive { .. } | Behind::Device { .. } | Behind::Zones { .. } => None,
+            _ => None,
         }
     }
 
     /// The device, if it is one.
     pub fn media_mut(&mut self) -> Option<&mut T::Device> {
         match &mut self.behind {
-            Behind::Drive { .. } | Behind::Zones { .. } => None,
             Behind::Device { device, .. } => Some(&mut device.media),
+            _ => None,
         }
     }
 
@@ -188,8 +228,31 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     pub fn zones_mut(&mut self) -> Option<&mut ZoneFtl<T::Device>> {
         match &mut self.behind {
             Behind::Drive { target: AsBlocks::Segments(segments), .. } => Some(segments.zones_mut()),
-            Behind::Drive { .. } | Behind::Device { .. } => None,
             Behind::Zones { drive, .. } => Some(drive),
+            _ => None,
+        }
+    }
+
+    /// The store of pages, if it is one.
+    pub fn pages_mut(&mut self) -> Option<&mut PageFtl<T::Device>> {
+        match &mut self.behind {
+            Behind::Pages { drive, .. } => Some(drive),
+            _ => None,
+        }
+    }
+
+    /// The same, and the sessions that are open there.
+    pub fn sessions(&mut self) -> Option<(&mut PageFtl, &mut PageSessions)> {
+        match &mut self.behind {
+            Behind::Pages { drive, sessions, .. } => Some((drive, sessions)),
+            _ => None,
+        }
+    }
+
+    /// Controllers are gone but for those that are there: their sessions are closed.
+    pub fn close_sessions(&mut self, now: Time, is_there: impl Fn(ControllerName) -> bool) {
+        if let Some((drive, sessions)) = self.sessions() {
+            sessions.close_others(now, is_there, drive);
         }
     }
 
@@ -201,6 +264,11 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     /// Whether hosts see it as zones.
     pub fn is_zoned(&self) -> bool {
         matches!(self.behind, Behind::Zones { .. })
+    }
+
+    /// Whether it is a store of pages.
+    pub fn is_store(&self) -> bool {
+        matches!(self.behind, Behind::Pages { .. })
     }
 
     /// Whether it is a device: hosts count on the order of their commands, and blocks travel with out-of-band bytes.
@@ -218,20 +286,21 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, .. } => target.is_read_only(),
             Behind::Device { .. } => false,
             Behind::Zones { drive, .. } => drive.is_read_only(),
-        }
-    }
-
-    fn frames(&self) -> &Frames {
-        match &self.behind {
-            Behind::Drive { target, .. } => target.frames(),
-            Behind::Device { device, .. } => &device.frames,
-            Behind::Zones { drive, .. } => drive.frames(),
+            Behind::Pages { drive, .. } => drive.is_read_only(),
         }
     }
 
     /// Frames that are free.
     pub fn available(&self) -> usize {
-        self.frames().available(FrameForm::Bytes)
+        let frames = match &self.behind {
+            Behind::Drive { target, .. } => target.frames(),
+            Behind::Device { device, .. } => &device.frames,
+            Behind::Zones { drive, .. } => drive.frames(),
+            Behind::Pages { drive, requests, .. } => {
+                return requests.pool().available(FrameForm::Bytes) + drive.frames().available(FrameForm::Bytes);
+            }
+        };
+        frames.available(FrameForm::Bytes)
     }
 
     pub fn next_due(&self) -> Option<Time> {
@@ -239,6 +308,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, .. } => target.next_due(),
             Behind::Device { device, .. } => device.media.next_due(),
             Behind::Zones { drive, .. } => drive.next_due(),
+            Behind::Pages { drive, .. } => drive.next_due(),
         }
     }
 
@@ -248,6 +318,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { requests, .. } => requests.len(),
             Behind::Device { requests, .. } => requests.len(),
             Behind::Zones { requests, .. } => requests.len(),
+            Behind::Pages { requests, .. } => requests.len(),
         }
     }
 
@@ -257,13 +328,14 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { requests, .. } => requests.has_finished(),
             Behind::Device { .. } => false,
             Behind::Zones { requests, .. } => requests.has_finished(),
+            Behind::Pages { requests, .. } => requests.has_finished(),
         }
     }
 
     /// Gives a request a place and frames, or lets its connection wait for them.
     pub fn admit(&mut self, ticket: Ticket, claim: Claim, request: ByteRequest) -> Option<RequestId> {
-        let frames = request.frames_needed();
-        self.admit_as(ticket.slot, claim, frames, |behind| {
+        let (frames, available) = (request.frames_needed(), self.available());
+        self.admit_as(ticket.slot, claim, (frames, available), |behind| {
             let Behind::Drive { target, requests, .. } = behind else {
                 unreachable!("a device has commands of its own")
             };
@@ -273,8 +345,8 @@ impl<'a, T: ServedDrive> Served<'a, T> {
 
     /// The same for a command of a device.
     pub fn admit_command(&mut self, ticket: Ticket, claim: Claim, request: DeviceRequest<'_>) -> Option<RequestId> {
-        let frames = request.frames_needed();
-        self.admit_as(ticket.slot, claim, frames, |behind| {
+        let (frames, available) = (request.frames_needed(), self.available());
+        self.admit_as(ticket.slot, claim, (frames, available), |behind| {
             let Behind::Device { device, requests, .. } = behind else {
                 unreachable!("a drive has requests of its own")
             };
@@ -284,7 +356,8 @@ impl<'a, T: ServedDrive> Served<'a, T> {
 
     /// The same for a request of a zoned drive.
     pub fn admit_zoned(&mut self, ticket: Ticket, claim: Claim, ask: ZoneAsk) -> Option<RequestId> {
-        self.admit_as(ticket.slot, claim, ask.frames_needed(), |behind| {
+        let (frames, available) = (ask.frames_needed(), self.available());
+        self.admit_as(ticket.slot, claim, (frames, available), |behind| {
             let Behind::Zones { drive, requests, .. } = behind else {
                 unreachable!("others have requests of their own")
             };
@@ -292,18 +365,31 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         })
     }
 
+    /// The same for a request of a store of pages.
+    pub fn admit_page(&mut self, ticket: Ticket, claim: Claim, ask: PageAsk) -> Option<RequestId> {
+        let Behind::Pages { drive, requests, .. } = &self.behind else {
+            unreachable!("others have requests of their own")
+        };
+        let (frames, available) = (PageRequests::frames_needed(&ask), requests.available(drive, &ask));
+        self.admit_as(ticket.slot, claim, (frames, available), |behind| {
+            let Behind::Pages { drive, requests, .. } = behind else { unreachable!("it was just looked at") };
+            requests.admit(drive, ticket, ask)
+        })
+    }
+
+    /// Of a request that needs frames, with so many available.
     fn admit_as(
         &mut self,
         slot: u32,
         claim: Claim,
-        frames: usize,
+        (frames, available): (usize, usize),
         admit: impl FnOnce(&mut Behind<'a, T>) -> Option<RequestId>,
     ) -> Option<RequestId> {
         let account = self.accounts.account(frames, claim.is_modest());
         let line = if account == Account::Long { &self.long_waiters } else { &self.waiters };
         let is_first = line.front().is_none_or(|front| *front == slot);
         let is_next = is_first && (account != Account::Modest || self.long_waiters.is_empty());
-        let (available, requests) = (self.available(), self.len());
+        let requests = self.len();
         let has_room = self.accounts.has_room(account, frames, is_next, available, requests);
         let admitted = if has_room { admit(&mut self.behind) } else { None };
         let Some(id) = admitted else {
@@ -357,6 +443,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { requests, .. } => requests.length(id),
             Behind::Device { device, requests, .. } => requests.length(&device.frames, id),
             Behind::Zones { requests, .. } => requests.length(id),
+            Behind::Pages { requests, .. } => requests.length(id),
         }
     }
 
@@ -367,6 +454,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, requests, .. } => requests.slice(target.frames(), id, from),
             Behind::Device { device, requests, .. } => requests.slice(&device.frames, id, from),
             Behind::Zones { drive, requests, .. } => requests.slice(drive.frames(), id, from),
+            Behind::Pages { drive, requests, .. } => requests.slice(drive.frames(), id, from),
         }
     }
 
@@ -377,6 +465,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, requests, .. } => requests.slice_mut(target.frames_mut(), id, from),
             Behind::Device { device, requests, .. } => requests.slice_mut(&mut device.frames, id, from),
             Behind::Zones { drive, requests, .. } => requests.slice_mut(drive.frames_mut(), id, from),
+            Behind::Pages { requests, .. } => requests.slice_mut(id, from),
         }
     }
 
@@ -396,11 +485,15 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         requests.set_extents(id, extents);
     }
 
-    /// The memory of a write to a drive, of blocks or zoned, from byte `from` on, in pieces, for one vectored system call.
+    /// The memory of a write to a drive, of any kind, from byte `from` on, in pieces, for one vectored system call.
     pub fn room<const PIECES: usize>(&mut self, id: RequestId, from: u64) -> ([&mut [u8]; PIECES], usize) {
         match &mut self.behind {
             Behind::Drive { target, requests, .. } => pieces(target.frames_mut(), from, |at| requests.place(id, at)),
             Behind::Zones { drive, requests, .. } => pieces(drive.frames_mut(), from, |at| requests.place(id, at)),
+            Behind::Pages { requests, .. } => {
+                let (pool, place) = requests.pool_and_place(id);
+                pieces(pool, from, place)
+            }
             Behind::Device { .. } => unreachable!("only for drives"),
         }
     }
@@ -413,6 +506,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
                 requests.start(now, &mut device.media, &mut device.frames, id);
             }
             Behind::Zones { drive, requests, .. } => requests.start(now, drive, id),
+            Behind::Pages { drive, requests, sessions, .. } => requests.start(now, drive, sessions, id),
         }
     }
 
@@ -423,6 +517,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, requests, .. } => requests.abandon(target.frames_mut(), id),
             Behind::Device { device, requests, .. } => requests.abandon(&mut device.frames, id),
             Behind::Zones { drive, requests, .. } => requests.abandon(drive.frames_mut(), id),
+            Behind::Pages { drive, requests, .. } => requests.abandon(drive.frames_mut(), id),
         }
     }
 
@@ -433,6 +528,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, requests, .. } => requests.release(target.frames_mut(), id),
             Behind::Device { device, requests, .. } => requests.release(&mut device.frames, id),
             Behind::Zones { drive, requests, .. } => requests.release(drive.frames_mut(), id),
+            Behind::Pages { drive, requests, .. } => requests.release(drive.frames_mut(), id),
         }
     }
 
@@ -451,6 +547,10 @@ impl<'a, T: ServedDrive> Served<'a, T> {
                 requests.poll(now, drive, finished);
                 ended.extend(finished.drain(..).map(Ended::Zone));
             }
+            Behind::Pages { drive, requests, sessions, finished } => {
+                requests.poll(now, drive, sessions, finished);
+                ended.extend(finished.drain(..).map(Ended::Page));
+            }
         }
     }
 
@@ -460,6 +560,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         let (waits, vitals) = match &self.behind {
             Behind::Drive { target, requests, .. } => (requests.waits_for_drive(), target.vitals()),
             Behind::Zones { drive, requests, .. } => (requests.waits_for_drive(), drive.vitals()),
+            Behind::Pages { drive, requests, .. } => (requests.waits_for_drive(drive), drive.vitals()),
             Behind::Device { .. } => return None,
         };
         if self.watch.is_over || !waits {
@@ -485,6 +586,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match &mut self.behind {
             Behind::Drive { target, .. } => Some(target.give_up(now)),
             Behind::Zones { drive, .. } => Some(drive.give_up(now)),
+            Behind::Pages { drive, .. } => Some(drive.give_up(now)),
             Behind::Device { .. } => None,
         }
     }
@@ -511,6 +613,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, requests, .. } => requests.admit(target.frames_mut(), ticket, ByteRequest::Flush),
             Behind::Device { device, requests, .. } => requests.admit(&mut device.frames, ticket, DeviceRequest::Flush),
             Behind::Zones { drive, requests, .. } => requests.admit(drive.frames_mut(), ticket, ZoneAsk::Flush),
+            Behind::Pages { drive, requests, .. } => requests.admit(drive, ticket, PageAsk::Sync),
         }
     }
 }

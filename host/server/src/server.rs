@@ -11,11 +11,12 @@ mod turns;
 use std::io;
 use std::sync::Arc;
 
-use openftl_core::{Clock, Time};
+use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Time};
 use openftl_media::Media;
+use openftl_nvme::namespace::TRANSFER_BYTES_MAX;
 use openftl_nvme_auth::{Policy, Secrets, TlsKeys};
 use openftl_nvme_tls::TlsError;
-use openftl_zones::ZoneFtl;
+use openftl_parts::target::Target;
 use rustix::event::epoll;
 use tracing::{info, warn};
 
@@ -34,7 +35,7 @@ use crate::operator::{NoOperator, Operator};
 use crate::parting::Parting;
 use crate::protocol::Protocol;
 use crate::secure::{Secure, TlsPolicy};
-use crate::served::{Device, Ended, Served};
+use crate::served::{Ended, Other, Served};
 use crate::served_drive::ServedDrive;
 use crate::stop::Stop;
 use drives::drain_and_flush;
@@ -45,20 +46,21 @@ const EVENT_OPERATOR: u64 = u32::MAX as u64 - 2;
 const EVENT_LISTENER: u64 = u32::MAX as u64 - 1;
 const EVENT_STOP: u64 = u32::MAX as u64;
 
-/// What is served to NVMe hosts beside drives of blocks.
-pub struct Others<'a, M: Media> {
-    /// Zoned drives, which have to keep bytes.
-    pub zoned: &'a mut [ZoneFtl<M>],
-    /// Open-Channel devices.
-    pub devices: &'a mut [Device<M>],
-}
+/// Blocks of what hosts send to a store of pages: two of the longest commands, at least.
+const STAGING_BLOCKS_MIN: usize = 2 * TRANSFER_BYTES_MAX as usize / BLOCK_BYTES;
 
-impl<M: Media> Others<'_, M> {
-    /// Nothing.
-    #[must_use]
-    pub fn none() -> Self {
-        Others { zoned: &mut [], devices: &mut [] }
+/// Whether stores of pages have frames for answers beside those that they need themselves.
+fn expect_pools<M: Media>(others: &[Other<M>], before: usize) -> Result<(), ServeError> {
+    for (place, other) in others.iter().enumerate() {
+        let Other::Pages(drive) = other else { continue };
+        let longest = TRANSFER_BYTES_MAX as usize / BLOCK_BYTES;
+        let (found, needed) = (drive.frames().available(FrameForm::Bytes), drive.frames_to_put() + longest);
+        if found < needed {
+            let why = format!("{found} free frames in the pool of the store; at least {needed} are needed");
+            return Err(ServeError::Export { name: format!("namespace {}", before + place + 1), why });
+        }
     }
+    Ok(())
 }
 
 /// A place for a connection. The generation tells its tenants apart.
@@ -203,10 +205,10 @@ impl Server {
         clock: &mut C,
         stop: &Stop,
     ) -> Result<End, ServeError> {
-        self.run_with_others(operator, exports, Others::none(), clock, stop)
+        self.run_with_others(operator, exports, &mut [], clock, stop)
     }
 
-    /// The same, and `others` to NVMe hosts: their namespaces come behind those of the drives, first those of zoned drives.
+    /// The same, and `others` to NVMe hosts: their namespaces come behind those of the drives, in this order.
     ///
     /// # Errors
     /// As [`Server::run_with`].
@@ -214,16 +216,17 @@ impl Server {
         &mut self,
         operator: &mut O,
         exports: &mut [Export<T>],
-        others: Others<'_, T::Device>,
+        others: &mut [Other<T::Device>],
         clock: &mut C,
         stop: &Stop,
     ) -> Result<End, ServeError> {
-        let Others { zoned, devices } = others;
-        let mut infos = export_infos(exports, !devices.is_empty() || !zoned.is_empty())?;
+        let mut infos = export_infos(exports, !others.is_empty())?;
+        let staging_blocks = (self.config.staging_bytes as usize).div_ceil(BLOCK_BYTES).max(STAGING_BLOCKS_MIN);
+        expect_pools(others, exports.len())?;
         let read_only: Vec<bool> = exports.iter().map(|export| export.read_only).collect();
         let drives = exports.iter_mut().map(|export| Served::drive(&mut export.target));
-        let (zoned, devices) = (zoned.iter_mut().map(Served::zones), devices.iter_mut().map(Served::device));
-        let mut served: Vec<Served<'_, T>> = drives.chain(zoned).chain(devices).collect();
+        let others = others.iter_mut().map(|other| Served::other(other, staging_blocks));
+        let mut served: Vec<Served<'_, T>> = drives.chain(others).collect();
         let ended = self.watched(stop, operator, |server, operator| {
             server.turns(operator, &mut infos, &read_only, &mut served, clock, stop)
         });
@@ -240,6 +243,8 @@ impl Server {
             return ended;
         }
         self.listeners.clear();
+        let now = clock.now();
+        served.iter_mut().for_each(|served| served.close_sessions(now, |_| false));
         let names = infos.iter().map(|info| info.name.as_str()).chain(std::iter::repeat("another namespace"));
         let flushed = names.zip(&mut served).map(|(name, served)| drain_and_flush(name, served, clock));
         flushed.fold(Ok(()), Result::and).and(ended)

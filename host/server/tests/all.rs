@@ -15,6 +15,7 @@ mod nvme_authentication;
 mod nvme_commands;
 mod nvme_hints;
 mod nvme_hosts;
+mod nvme_pages;
 mod nvme_segments;
 mod nvme_tls;
 mod nvme_zones;

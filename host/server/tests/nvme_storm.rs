@@ -11,7 +11,7 @@ mod nvme;
 mod rant;
 
 use memory::{Memory, Temper};
-use nvme::{Queue, Served, Wishes, zoned_drive};
+use nvme::{Queue, Served, Wishes, page_store, zoned_drive};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use rand_core::{Rng, SeedableRng};
@@ -32,7 +32,8 @@ impl Chance for Seeded {
 fn whatever_follows_a_handshake_the_server_goes_on() {
     let within = Nanos::from_micros(100);
     let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), 4, Store::Ram, Timing::Instant, 1).unwrap();
-    let wishes = Wishes { zoned: Some(zoned_drive()), device: Some(device), ..Wishes::default() };
+    let wishes =
+        Wishes { zoned: Some(zoned_drive()), pages: Some(page_store()), device: Some(device), ..Wishes::default() };
     let served = Served::with(Memory::new(512, 512, Temper::Shuffled { seed: 1, within }), wishes);
     let good = served.host();
     let mut witness: Queue = good.queue(1);

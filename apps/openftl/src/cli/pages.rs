@@ -12,9 +12,11 @@ Examples:
   echo hello | openftl pages put --drive eleos.oftl 7
   openftl pages get --drive eleos.oftl 7
   openftl pages list --drive eleos.oftl
+  openftl pages list --drive nvme-tcp://127.0.0.1:4420
   openftl pages bench --drive drives/eleos.toml
 
-A page has a number (LPID) of 64 bits, and 1 byte to 1 MiB.";
+A page has a number (LPID) of 64 bits, and 1 byte to 1 MiB. A store that `openftl serve` has is named by its URI:
+nvme-tcp://MACHINE[:PORT][/SUBSYSTEM][?namespace=ID].";
 
 #[derive(Args, Debug)]
 #[command(after_help = PAGES_EXAMPLES)]
@@ -40,8 +42,8 @@ pub enum PagesCommand {
 /// A store of pages.
 #[derive(Args, Clone, Debug)]
 pub struct PagePlace {
-    /// A store made by `openftl create`, or the description (TOML) of one.
-    #[arg(long, value_name = "DISK|TOML")]
+    /// A store made by `openftl create`, the description (TOML) of one, or the URI of one that is served.
+    #[arg(long, value_name = "DISK|TOML|URI")]
     pub drive: PathBuf,
 }
 

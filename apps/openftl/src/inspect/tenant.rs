@@ -5,6 +5,7 @@ use openftl_core::BLOCK_BYTES;
 use openftl_core::units::ByteSize;
 use openftl_lab::picture::{bar, thousands};
 use openftl_media::Media;
+use openftl_pages::PageFtl;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_tables::TableFtl;
 use openftl_zones::{Face, ZoneFtl, ZoneState};
@@ -22,6 +23,19 @@ pub enum TenantFacts {
     Zones(ZoneFacts),
     /// Zones that hosts see as segments.
     Segments(ZoneFacts),
+    /// Pages of any size.
+    Pages(PageStoreFacts),
+}
+
+/// What pages have of the device.
+#[derive(Serialize, Clone, Copy)]
+pub struct PageStoreFacts {
+    pages: u64,
+    used_bytes: u64,
+    capacity_bytes: u64,
+    page_bytes_max: u32,
+    /// Memory for where pages are.
+    map_bytes: u64,
 }
 
 /// What tables have of the device.
@@ -54,7 +68,7 @@ pub struct ZoneFacts {
 
 impl ZoneFacts {
     /// What they hold if they are full.
-    pub fn capacity_bytes(&self) -> u64 {
+    fn capacity_bytes(&self) -> u64 {
         u64::from(self.zones) * self.zone_capacity_bytes
     }
 }
@@ -94,12 +108,42 @@ impl TenantFacts {
         }
     }
 
-    /// What zones it has, and what hosts call them.
-    pub fn zones(&self) -> Option<(&'static str, &ZoneFacts)> {
+    /// Of a store of pages.
+    pub fn of_pages(drive: &PageFtl) -> TenantFacts {
+        TenantFacts::Pages(PageStoreFacts {
+            pages: drive.pages(),
+            used_bytes: drive.used_bytes(),
+            capacity_bytes: drive.capacity_bytes(),
+            page_bytes_max: drive.page_bytes_max(),
+            map_bytes: drive.map_bytes(),
+        })
+    }
+
+    /// Bytes that it can hold, where hosts see it and not the blocks beside it.
+    pub fn capacity_bytes(&self) -> Option<u64> {
         match self {
             TenantFacts::Tables(_) => None,
-            TenantFacts::Zones(facts) => Some((Face::Zones.noun(), facts)),
-            TenantFacts::Segments(facts) => Some((Face::Segments.noun(), facts)),
+            TenantFacts::Zones(facts) | TenantFacts::Segments(facts) => Some(facts.capacity_bytes()),
+            TenantFacts::Pages(facts) => Some(facts.capacity_bytes),
+        }
+    }
+
+    /// What hosts call what is on it, if they do not see the blocks beside that.
+    pub fn noun(&self) -> Option<&'static str> {
+        match self {
+            TenantFacts::Tables(_) => None,
+            TenantFacts::Zones(_) => Some(Face::Zones.noun()),
+            TenantFacts::Segments(_) => Some(Face::Segments.noun()),
+            TenantFacts::Pages(_) => Some("pages"),
+        }
+    }
+
+    /// What is above the blocks beside it, for people.
+    pub fn title_of_blocks(&self) -> String {
+        match (self, self.noun()) {
+            (TenantFacts::Pages(_), _) => "Log and map of pages".to_owned(),
+            (_, Some(noun)) => format!("Records and tails of {noun}"),
+            (_, None) => "Data".to_owned(),
         }
     }
 
@@ -107,6 +151,7 @@ impl TenantFacts {
     pub fn title(&self) -> &'static str {
         match self {
             TenantFacts::Tables(_) => "Tables",
+            TenantFacts::Pages(_) => "Pages",
             TenantFacts::Zones(_) => "Zones",
             TenantFacts::Segments(_) => "Segments",
         }
@@ -128,6 +173,20 @@ impl TenantFacts {
                     thousands(*chunks),
                     ByteSize(*free_bytes),
                     ByteSize(*all_bytes)
+                );
+            }
+            TenantFacts::Pages(PageStoreFacts { pages, used_bytes, capacity_bytes, page_bytes_max, map_bytes }) => {
+                let share = *used_bytes as f64 / (*capacity_bytes).max(1) as f64;
+                _ = writeln!(
+                    text,
+                    "  {} {:.1}% is used, with headers: {} pages in {} of {}\n  a page has {} at most; where they are takes {}",
+                    bar(share),
+                    share * 100.0,
+                    thousands(*pages),
+                    ByteSize(*used_bytes),
+                    ByteSize(*capacity_bytes),
+                    ByteSize((*page_bytes_max).into()),
+                    ByteSize(*map_bytes)
                 );
             }
             TenantFacts::Zones(facts) | TenantFacts::Segments(facts) => {

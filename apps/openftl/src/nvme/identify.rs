@@ -227,6 +227,7 @@ impl NamespaceFacts {
                 csi::NVM => "block".to_owned(),
                 csi::ZONED => "zoned".to_owned(),
                 csi::OPEN_CHANNEL => "open-channel".to_owned(),
+                csi::PAGES => "pages".to_owned(),
                 other => format!("command set {other:#04x}"),
             },
             uuid: descriptor(&descriptors, NamespaceDescriptorHead::UUID).and_then(uuid),

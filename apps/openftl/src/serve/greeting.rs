@@ -1,15 +1,20 @@
 //! The greeting of a server says what is served and how its drives were opened, and lists the commands that use it.
 
 use crate::assembly::{self, Drive, ZonedDrive};
+use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::namespaces::{Namespaces, of_kind};
 use crate::power::Home;
 use crate::terminal::{Ink, Palette};
+use openftl_blocks::Ftl;
 use openftl_control::socket_beside;
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::ByteSize;
+use openftl_drive::any_drive::AnyDrive;
+use openftl_lab::picture::thousands;
 use openftl_media::{Media, PartKind, PartLabel};
 use openftl_nvme::{HostsAllowed, Nqn};
+use openftl_nvme_pages::StoreUri;
 use openftl_parts::{BlockTarget, RecoveryReport};
 use openftl_server::{Endpoint, Listener, TlsPolicy};
 use openftl_zones::Face;
@@ -22,7 +27,7 @@ pub(super) fn greeting(
     control: Option<&Listener>,
     palette: Palette,
 ) -> String {
-    let Namespaces { parts, drives, zoned, bare } = namespaces;
+    let Namespaces { parts, drives, others, bare } = namespaces;
     let mut text = String::new();
     let what = match home {
         Home::Memory => "a new drive in memory".to_owned(),
@@ -34,9 +39,9 @@ pub(super) fn greeting(
         let capacity = ByteSize(drive.blocks() * BLOCK_BYTES as u64);
         _ = writeln!(text, "{what}  {capacity} on {}", drive.media().name());
         write_drive(&mut text, home, drive, palette);
-    } else if let ([], [drive]) = (&parts[..], &zoned[..]) {
-        _ = writeln!(text, "{what}  {} on {}", zones_in_words(drive), drive.block().media().name());
-        write_zones(&mut text, home, drive, palette);
+    } else if let ([], [drive]) = (&parts[..], &others[..]) {
+        _ = writeln!(text, "{what}  {} on {}", in_words(drive), drive.block().media().name());
+        write_other(&mut text, home, drive, palette);
     } else {
         let flash = namespaces.ftls().next().map(|drive| drive.media()).or(bare.first());
         let flash = flash.expect("something is on the device");
@@ -48,12 +53,12 @@ pub(super) fn greeting(
             write_drive(&mut text, home, drive, palette);
         }
         let labels = of_kind(parts, PartKind::Zoned);
-        for (id, (label, drive)) in (drives.len() + 1..).zip(labels.zip(zoned)) {
-            write_namespace(&mut text, id, label, &zones_in_words(drive), palette);
-            write_zones(&mut text, home, drive, palette);
+        for (id, (label, drive)) in (drives.len() + 1..).zip(labels.zip(others)) {
+            write_namespace(&mut text, id, label, &in_words(drive), palette);
+            write_other(&mut text, home, drive, palette);
         }
         let open_channel = of_kind(parts, PartKind::OpenChannel);
-        for (id, (label, flash)) in (drives.len() + zoned.len() + 1..).zip(open_channel.zip(bare)) {
+        for (id, (label, flash)) in (drives.len() + others.len() + 1..).zip(open_channel.zip(bare)) {
             let flash = ByteSize(flash.geometry().blocks() * BLOCK_BYTES as u64);
             write_namespace(&mut text, id, label, &flash.to_string(), palette);
         }
@@ -92,6 +97,20 @@ fn write_namespace(text: &mut String, id: usize, label: &PartLabel, capacity: &s
     _ = writeln!(text, "{id}  {name}  {kind}, {capacity} on {partition}");
 }
 
+/// What a drive is that NVMe hosts alone can see.
+fn in_words(drive: &AnyDrive<Flash>) -> String {
+    match drive {
+        AnyDrive::Zones(drive) => zones_in_words(drive),
+        AnyDrive::Pages(drive) => format!(
+            "a store of {} pages, {} of {} used,",
+            thousands(drive.pages()),
+            ByteSize(drive.used_bytes()),
+            ByteSize(drive.capacity_bytes())
+        ),
+        AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are greeted otherwise"),
+    }
+}
+
 /// How many zones or segments there are, and how large they are: of zones what they hold, and how far apart they are.
 fn zones_in_words(drive: &ZonedDrive) -> String {
     let (layout, limits) = (drive.layout(), drive.board().limits());
@@ -128,10 +147,10 @@ fn write_drive(text: &mut String, home: &Home, drive: &Drive, palette: Palette) 
     }
 }
 
-/// The same of a zoned drive.
-fn write_zones(text: &mut String, home: &Home, drive: &ZonedDrive, palette: Palette) {
+/// The same of a drive that NVMe hosts alone can see.
+fn write_other(text: &mut String, home: &Home, drive: &AnyDrive<Flash>, palette: Palette) {
     write_drive(text, home, drive.block(), palette);
-    if drive.lies_about_flush() {
+    if drive.zones().is_some_and(|zones| zones.lies_about_flush()) {
         write_lie(text, palette);
     }
 }
@@ -167,8 +186,23 @@ pub fn write_recovery(text: &mut String, report: &RecoveryReport, palette: Palet
     }
 }
 
+/// Where programs find the stores of pages.
+pub(super) fn store_uris(nqn: &Nqn, namespaces: &Namespaces, endpoints: &[Endpoint]) -> Vec<String> {
+    let ids = (namespaces.drives.len() as u32 + 1..).zip(&namespaces.others);
+    let ids = ids.filter(|(_, drive)| drive.pages().is_some()).map(|(id, _)| id);
+    let of = |namespace: u32| {
+        endpoints.iter().filter_map(move |endpoint| match endpoint {
+            Endpoint::Tcp(address) => {
+                Some(StoreUri { address: address.to_string(), subsystem: nqn.clone(), namespace }.to_string())
+            }
+            Endpoint::Unix(_) => None,
+        })
+    };
+    ids.flat_map(of).collect()
+}
+
 /// What to type on an NVMe host. Names and secrets of hosts are theirs to fill in.
-pub(super) fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoint]) -> String {
+pub(super) fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoint], stores: &[String]) -> String {
     let name = if access.hosts == HostsAllowed::Any { "" } else { " -q HOSTNQN" };
     let secret = if access.secrets.is_some() { " -S DHHC-1:…:" } else { "" };
     let tls = access.tls.as_ref().is_some_and(|tls| tls.policy == TlsPolicy::Required);
@@ -179,6 +213,9 @@ pub(super) fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoin
         let (ip, port) = (address.ip(), address.port());
         _ = write!(text, "\n  nvme discover -t tcp -a {ip} -s {port}{name}{tls}");
         _ = write!(text, "\n  nvme connect -t tcp -a {ip} -s {port} -n {nqn}{name}{secret}{tls}");
+    }
+    for uri in stores {
+        _ = write!(text, "\n  openftl pages list --drive '{uri}'");
     }
     text
 }

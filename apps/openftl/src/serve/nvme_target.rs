@@ -4,14 +4,16 @@ use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::namespaces::{Namespaces, of_kind};
+use openftl_blocks::Ftl;
 use openftl_core::BLOCK_BYTES;
+use openftl_drive::any_drive::AnyDrive;
 use openftl_media::{Media, PartKind};
 use openftl_nvme::{BlockFormat, Nqn};
 use openftl_parts::BlockTarget;
 use openftl_server::{Device, Endpoint};
 use openftl_zones::Face;
 
-/// What NVMe hosts connect to: the drives are namespaces 1, 2, …; behind them come the zoned ones and the Open-Channel ones of the
+/// What NVMe hosts connect to: the drives are namespaces 1, 2, …; behind them come those of other kinds and the Open-Channel ones of the
 /// device, and the devices beside it.
 pub(super) fn nvme_target(
     nqn: Nqn,
@@ -21,8 +23,8 @@ pub(super) fn nvme_target(
     others: &[Device<Flash>],
     endpoints: &[Endpoint],
 ) -> Result<openftl_nvme::Target, Failure> {
-    use openftl_nvme::{Namespace, NamespaceKind, Port, SegmentShape, SubsystemConfig, Target, ZonedShape};
-    let Namespaces { parts, drives, zoned, bare } = namespaces;
+    use openftl_nvme::{Namespace, NamespaceKind, PageShape, Port, SegmentShape, SubsystemConfig, Target, ZonedShape};
+    let Namespaces { parts, drives, others: beside, bare } = namespaces;
     let bare_ids: Vec<u64> = of_kind(parts, PartKind::OpenChannel).map(|label| label.id).collect();
     let drive_ids = namespaces.ftls().map(|drive| drive.config().drive_id);
     let first_id = drive_ids.chain(bare_ids.iter().copied()).next().expect("something is on the device");
@@ -51,15 +53,26 @@ pub(super) fn nvme_target(
         (uuid(drive.config().drive_id), kind)
     });
     let bare = bare.iter().zip(bare_ids).map(|(flash, id)| (uuid(id), NamespaceKind::OpenChannel(*flash.geometry())));
-    let zoned = zoned.iter().map(|drive| {
-        let layout = drive.layout();
-        let kind = match drive.face() {
-            Face::Zones => NamespaceKind::Zoned(ZonedShape::of(layout, drive.board().limits())),
-            Face::Segments => NamespaceKind::Segments(SegmentShape { segments: layout.zones, blocks: layout.capacity }),
+    let beside = beside.iter().map(|drive| {
+        let kind = match drive {
+            AnyDrive::Zones(zoned) => {
+                let layout = zoned.layout();
+                match zoned.face() {
+                    Face::Zones => NamespaceKind::Zoned(ZonedShape::of(layout, zoned.board().limits())),
+                    Face::Segments => {
+                        NamespaceKind::Segments(SegmentShape { segments: layout.zones, blocks: layout.capacity })
+                    }
+                }
+            }
+            AnyDrive::Pages(store) => NamespaceKind::Pages(PageShape {
+                capacity_bytes: store.capacity_bytes(),
+                page_bytes_max: store.page_bytes_max(),
+            }),
+            AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are served otherwise"),
         };
         (uuid(drive.block().config().drive_id), kind)
     });
-    let own: Vec<_> = drives.chain(zoned).chain(bare).collect();
+    let own: Vec<_> = drives.chain(beside).chain(bare).collect();
     let others = others.iter().zip(own.len() + 1..).map(|(device, id)| {
         let mut uuid = uuid(first_id);
         uuid[15] ^= id as u8;

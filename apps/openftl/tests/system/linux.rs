@@ -23,6 +23,7 @@ mod disk;
 mod lifetimes;
 mod namespaces;
 mod nvmet;
+mod pages;
 mod segments;
 mod zbd;
 mod zoned;

@@ -31,6 +31,7 @@
 //! | [`activation`] | sockets that a service manager passes, and what it is told |
 //! | [`scripts`] | what scripts ask of a server |
 //! | [`segments`] | a drive of append-only segments |
+//! | [`pages`] | a store of pages whose server is killed |
 //! | [`tables`] | a table drive that is served |
 //! | [`sqlite`] | a database that must keep what it has committed |
 //! | [`browser`] | Chromium, which looks at the page of a comparison |
@@ -63,6 +64,7 @@ mod network;
 mod nvme_commands;
 mod nvme_host;
 mod nvme_tls;
+mod pages;
 mod pattern;
 mod power;
 mod program;

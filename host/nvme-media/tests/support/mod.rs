@@ -14,7 +14,7 @@ use openftl_nvme::{Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
 use openftl_nvme_media::{FabricDevice, Place, Waiting};
 use openftl_nvme_tcp::fabrics::Identity;
 use openftl_server::{
-    Device, Drives, Endpoint, Export, Operator, Others, Protocol, Server, ServerConfig, Stop, WallClock,
+    Device, Drives, Endpoint, Export, Operator, Other, Protocol, Server, ServerConfig, Stop, WallClock,
 };
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -64,7 +64,7 @@ impl Served {
         let Endpoint::Tcp(address) = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap() else {
             unreachable!("it was a TCP endpoint")
         };
-        let mut device = Device::new(device, 4096);
+        let device = Device::new(device, 4096);
         server.set_target(target(&device));
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
         let (sender, deeds) = channel();
@@ -73,8 +73,9 @@ impl Served {
         let at_stop = stop.clone();
         let thread = std::thread::spawn(move || {
             let exports: &mut [Export<Drive>] = &mut [];
-            let others = Others { zoned: &mut [], devices: std::slice::from_mut(&mut device) };
-            server.run_with_others(&mut hands, exports, others, &mut WallClock::new(), &at_stop).unwrap();
+            let mut others = [Other::Device(device)];
+            server.run_with_others(&mut hands, exports, &mut others, &mut WallClock::new(), &at_stop).unwrap();
+            let [Other::Device(device)] = others else { unreachable!("it was a device") };
             device.into_media()
         });
         Served { address, bell, deeds: sender, stop, thread: Some(thread) }

@@ -3,6 +3,7 @@
 //! What is left to do is said in bytes. The drive's own errors become a status through [`Status::from`].
 
 use super::open_channel::{VectorCommand, parse_open_channel};
+use super::pages::{PageCommand, parse_pages};
 use super::zoned::{ZoneCommand, parse_zoned};
 use super::{FUSE, Refusal, Transfer, check_data_flags, check_data_pointer};
 use crate::hints::Hints;
@@ -162,6 +163,8 @@ pub enum IoCommand {
     OpenChannel(VectorCommand),
     /// A command of a zoned namespace.
     Zone(ZoneCommand),
+    /// A command of a store of pages.
+    Page(PageCommand),
 }
 
 /// FUA, bit 30 of dword 12.
@@ -267,6 +270,7 @@ impl Io {
             NamespaceKind::OpenChannel(_) => parse_open_channel(entry, namespace, is_write_through)?,
             NamespaceKind::Zoned(shape) => parse_zoned(entry, namespace, &shape, durability)?,
             NamespaceKind::Segments(_) => parse_segments(entry, namespace, durability)?,
+            NamespaceKind::Pages(_) => parse_pages(entry, is_write_through)?,
         };
         if half != Half::None {
             check_half(half, &command, namespace)?;
@@ -326,6 +330,7 @@ impl IoCommand {
             }
             IoCommand::OpenChannel(command) => command.transfer(namespace),
             IoCommand::Zone(command) => command.transfer(),
+            IoCommand::Page(command) => command.transfer(),
         }
     }
 }
@@ -356,7 +361,14 @@ fn is_known(opcode: u8) -> bool {
             | opcodes::VERIFY
             | opcodes::COPY
             | opcodes::VECTOR_RESET
-            ..=opcodes::VECTOR_COPY | opcodes::ZONE_SEND | opcodes::ZONE_RECEIVE | opcodes::ZONE_APPEND
+            ..=opcodes::VECTOR_COPY
+                | opcodes::ZONE_SEND
+                | opcodes::ZONE_RECEIVE
+                | opcodes::ZONE_APPEND
+                | opcodes::PAGE_WRITE
+                | opcodes::PAGE_READ
+                | opcodes::PAGE_CONTROL
+                | opcodes::PAGE_REPORT
     ) || is_hint(opcode)
 }
 

@@ -7,17 +7,20 @@
 //! | [`io`] | on the others, of block namespaces |
 //! | [`open_channel`] | on the others, of Open-Channel namespaces |
 //! | [`zoned`] | on the others, of zoned namespaces |
+//! | [`pages`] | on the others, of stores of pages |
 
 pub mod admin;
 pub mod fabrics;
 pub mod io;
 pub mod open_channel;
+pub mod pages;
 pub mod zoned;
 
 pub use admin::AdminCommand;
 pub use fabrics::FabricsCommand;
 pub use io::{Half, Io, IoCommand};
 pub use open_channel::VectorCommand;
+pub use pages::PageCommand;
 pub use zoned::{ZoneCommand, ZoneReport};
 
 use crate::wire::entry::{SglDescriptor, SubmissionEntry};
@@ -54,7 +57,7 @@ pub struct Refusal {
     pub status: Status,
     /// Byte in bits 7 to 0, bit in bits 10 to 8, as the error log says it; FFFFh: none in particular.
     pub location: u16,
-    /// The first block of the namespace that failed; `None`: that with which the command begins.
+    /// The first block of the namespace that failed, or what else the completion says; `None`: the block with which the command begins.
     pub block: Option<u64>,
 }
 
@@ -65,10 +68,12 @@ impl Refusal {
         Refusal { location: self.location | u16::from(bit) << 8, ..self }
     }
 
-    /// What the completion says beside the status: where a segment goes on that was not written in order, as a block of the namespace.
-    pub(crate) fn write_pointer(self) -> u64 {
+    /// What the completion says beside the status: where a segment goes on that was not written in order, as a block of the namespace; of
+    /// pages what [`pages::refusal_of`] has of the error.
+    pub(crate) fn result(self) -> u64 {
         match self.status {
-            Status::SEGMENT_OVERWRITE | Status::SEGMENT_GAP => self.block.unwrap_or(0),
+            Status::SEGMENT_OVERWRITE | Status::SEGMENT_GAP | Status::CAPACITY_EXCEEDED => self.block.unwrap_or(0),
+            status if pages::has_result(status) => self.block.unwrap_or(0),
             _ => 0,
         }
     }

@@ -17,6 +17,7 @@ use crate::wire::identify::{
     IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, IndependentNamespace, LbaFormat, NAMESPACE_READY,
     NamespaceDescriptorHead, OCP_UUID, UuidEntry, cns, controller, csi, namespace as bits,
 };
+use crate::wire::pages::PagesNamespace;
 use crate::wire::status::Status;
 use crate::wire::zoned::ZonedNamespace;
 use crate::wire::{CompletionEntry, SubmissionEntry, U64, U128, ascii, zero_ended};
@@ -74,9 +75,15 @@ impl Controller {
                 if namespace.is_some_and(|namespace| !has_set(namespace)) {
                     return Err(Status::INVALID_FIELD.at(47));
                 }
-                // Of the others: storage tags, protection formats, large granularities: there are none, so all fields are zero.
-                if let (Some(NamespaceKind::Zoned(shape)), csi::ZONED) = (namespace.map(|one| one.kind), command_set) {
-                    out.extend_from_slice(zoned_namespace(&shape).as_bytes());
+                match (namespace.map(|one| one.kind), command_set) {
+                    (Some(NamespaceKind::Zoned(shape)), csi::ZONED) => {
+                        out.extend_from_slice(zoned_namespace(&shape).as_bytes());
+                    }
+                    (Some(NamespaceKind::Pages(shape)), _) => {
+                        out.extend_from_slice(PagesNamespace::of(&shape).as_bytes());
+                    }
+                    // Storage tags, protection formats, large granularities: there are none, so all fields are zero.
+                    _ => {}
                 }
             }
             cns::COMMAND_SET_CONTROLLER => {
@@ -138,7 +145,8 @@ impl Controller {
             }
             cns::COMMAND_SETS => {
                 // One combination: all that there are. Vectors of bits, by command set.
-                let combination = U64::new(1 << csi::NVM | 1 << csi::ZONED | 1 << csi::OPEN_CHANNEL);
+                let sets = [csi::NVM, csi::ZONED, csi::OPEN_CHANNEL, csi::PAGES];
+                let combination = U64::new(sets.into_iter().map(|set| 1 << set).sum());
                 out.extend_from_slice(combination.as_bytes());
             }
             _ => return Err(Status::INVALID_FIELD.at(40)),
@@ -234,6 +242,7 @@ impl Namespace {
             NamespaceKind::Block { .. } | NamespaceKind::Segments(_) => csi::NVM,
             NamespaceKind::OpenChannel(_) => csi::OPEN_CHANNEL,
             NamespaceKind::Zoned(_) => csi::ZONED,
+            NamespaceKind::Pages(_) => csi::PAGES,
         }
     }
 }
@@ -267,7 +276,7 @@ fn allocated<'a>(context: &Context<'a>, id: u32) -> Result<Option<&'a Namespace>
 }
 
 fn check_command_set(command_set: u8) -> Result<(), Refusal> {
-    if matches!(command_set, csi::NVM | csi::ZONED | csi::OPEN_CHANNEL) {
+    if matches!(command_set, csi::NVM | csi::ZONED | csi::OPEN_CHANNEL | csi::PAGES) {
         Ok(())
     } else {
         Err(Status::INVALID_FIELD.at(47))
@@ -304,6 +313,7 @@ fn capacity_bytes(namespace: &Namespace) -> u128 {
         NamespaceKind::OpenChannel(geometry) => u128::from(geometry.bytes()),
         NamespaceKind::Zoned(shape) => u128::from(shape.capacity_bytes()),
         NamespaceKind::Segments(shape) => u128::from(shape.blocks()) * BLOCK_BYTES as u128,
+        NamespaceKind::Pages(shape) => u128::from(shape.capacity_bytes),
     }
 }
 
@@ -332,6 +342,8 @@ fn features(namespace: &Namespace) -> u8 {
         NamespaceKind::OpenChannel(_) => bits::DEALLOCATED_ERROR,
         NamespaceKind::Zoned(_) => bits::ATOMIC_FIELDS,
         NamespaceKind::Segments(_) => bits::ATOMIC_FIELDS | bits::PREFERRED_FIELDS,
+        // What is atomic is a batch, of any length.
+        NamespaceKind::Pages(_) => 0,
     }
 }
 
@@ -413,6 +425,14 @@ fn append_namespace(namespace: Option<&Namespace>, context: &mut Context<'_>, ou
             let deallocated = u16::try_from(blocks - 1).unwrap_or(0);
             data.preferred_deallocate_granularity = deallocated.into();
             data.preferred_deallocate_alignment = deallocated.into();
+            data.lba_formats[0].block_bytes_log2 = namespace.block_bytes_log2();
+        }
+        NamespaceKind::Pages(_) => {
+            // Sizes alone: pages have no blocks.
+            let name = NamespaceName { subsystem: context.subsystem, id: namespace.id };
+            let in_use = context.drives.bytes_in_use(name) / BLOCK_BYTES as u64;
+            data.capacity = namespace.blocks().into();
+            data.utilization = in_use.min(namespace.blocks()).into();
             data.lba_formats[0].block_bytes_log2 = namespace.block_bytes_log2();
         }
     }

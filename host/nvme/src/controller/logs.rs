@@ -70,6 +70,10 @@ const ZONED_READING_COMMANDS: [u8; 6] =
     [io::FLUSH, io::READ, io::COMPARE, io::VERIFY, io::ZONE_RECEIVE, opcode::FABRICS];
 const ZONED_WRITING_COMMANDS: [u8; 3] = [io::WRITE, io::ZONE_APPEND, io::ZONE_SEND];
 
+/// Commands of a store of pages. What is there changes by one of them alone.
+const PAGE_READING_COMMANDS: [u8; 5] = [io::FLUSH, io::PAGE_READ, io::PAGE_CONTROL, io::PAGE_REPORT, opcode::FABRICS];
+const PAGE_WRITING_COMMANDS: [u8; 1] = [io::PAGE_WRITE];
+
 /// The part of a page that the host asked for, cut out of the page as that is written down piece by piece.
 pub(super) struct Window<'a> {
     out: &'a mut Vec<u8>,
@@ -162,9 +166,13 @@ impl Controller {
                 let management: &[u8] = if has_placement { &MANAGEMENT_COMMANDS } else { &[] };
                 let has_objects = context.namespaces.iter().flatten().any(|one| one.hints() == Hints::Objects);
                 let objects: &[u8] = if has_objects { &[io::FLASH_ALLOC, io::FLASH_ALLOC_RANGE] } else { &[] };
+                let none = [&[][..], &[]];
                 let (reading, writing, more) = match command.command_set {
-                    csi::NVM | csi::OPEN_CHANNEL => (&READING_COMMANDS, &WRITING_COMMANDS[..], [management, objects]),
-                    csi::ZONED => (&ZONED_READING_COMMANDS, &ZONED_WRITING_COMMANDS[..], [&[][..], &[]]),
+                    csi::NVM | csi::OPEN_CHANNEL => {
+                        (&READING_COMMANDS[..], &WRITING_COMMANDS[..], [management, objects])
+                    }
+                    csi::ZONED => (&ZONED_READING_COMMANDS[..], &ZONED_WRITING_COMMANDS[..], none),
+                    csi::PAGES => (&PAGE_READING_COMMANDS[..], &PAGE_WRITING_COMMANDS[..], none),
                     _ => return Err(Status::INVALID_FIELD.at(59)),
                 };
                 for opcode in reading.iter().chain(more.into_iter().flatten()).copied() {
@@ -215,7 +223,7 @@ impl Controller {
                 context.drives.bytes_in_use(NamespaceName { subsystem, id: namespace.id }) >> format.bytes_log2()
             }
             NamespaceKind::OpenChannel(geometry) => geometry.blocks(),
-            NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) => {
+            NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) | NamespaceKind::Pages(_) => {
                 let name = NamespaceName { subsystem, id: namespace.id };
                 context.drives.bytes_in_use(name) / BLOCK_BYTES as u64
             }
@@ -227,9 +235,7 @@ impl Controller {
     pub(super) fn open_channel(&self, id: u32, context: &Context<'_>) -> Result<(NamespaceName, Geometry), Refusal> {
         match self.attached(context).get(id)?.kind {
             NamespaceKind::OpenChannel(geometry) => Ok((NamespaceName { subsystem: context.subsystem, id }, geometry)),
-            NamespaceKind::Block { .. } | NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) => {
-                Err(Status::INVALID_FIELD.at(4))
-            }
+            _ => Err(Status::INVALID_FIELD.at(4)),
         }
     }
 

@@ -53,6 +53,8 @@ pub mod csi {
     /// Open-Channel 2.0, older than these identifiers: the first of those for vendors. Hosts that do not know it leave the
     /// namespace alone, as they should: it cannot be written out of order.
     pub const OPEN_CHANNEL: u8 = 0x30;
+    /// Pages of any size, our own ([`crate::wire::pages`]).
+    pub const PAGES: u8 = 0x31;
 }
 
 /// Identify Controller, CNS 01h (Base). Fields that are zero here are left in the reserved ranges between.

@@ -13,6 +13,7 @@
 //! | [`directive`] | what a host may say with its writes |
 //! | [`open_channel`] | what Open-Channel 2.0 adds |
 //! | [`zoned`] | zoned namespaces |
+//! | [`pages`] | stores of pages, our own |
 //!
 //! Comments name the section of the specification, since its figures are counted anew in every revision: "Base" is the
 //! NVM Express Base Specification 2.1 (Fabrics are a part of it), "NVM" the NVM Command Set Specification 1.1, "ZNS" the
@@ -27,6 +28,7 @@ pub mod identify;
 pub mod log;
 pub mod opcode;
 pub mod open_channel;
+pub mod pages;
 pub mod status;
 pub mod zoned;
 

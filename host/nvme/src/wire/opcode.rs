@@ -82,6 +82,14 @@ pub mod io {
     pub const ZONE_RECEIVE: u8 = 0x7a;
     /// ZNS, "Zone Append command".
     pub const ZONE_APPEND: u8 = 0x7d;
+    /// Write pages, our own ([`crate::wire::pages`]).
+    pub const PAGE_WRITE: u8 = 0xa1;
+    /// Read a page, our own ([`crate::wire::pages`]).
+    pub const PAGE_READ: u8 = 0xa2;
+    /// Sessions and batches of pages, our own ([`crate::wire::pages`]).
+    pub const PAGE_CONTROL: u8 = 0xa5;
+    /// What is known of pages, our own ([`crate::wire::pages`]).
+    pub const PAGE_REPORT: u8 = 0xa6;
     /// FlashAlloc of ranges, our own: [`crate::command::io::IoCommand::FlashAlloc`].
     pub const FLASH_ALLOC: u8 = 0xc1;
     /// FlashAlloc of one range, as the firmware that its authors published has it:

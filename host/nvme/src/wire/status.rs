@@ -49,6 +49,7 @@ statuses! {
     transient TRANSIENT_TRANSPORT_ERROR = 0x022, "Transient Transport Error";
     permanent FDP_DISABLED = 0x029, "FDP Disabled";
     permanent LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
+    permanent CAPACITY_EXCEEDED = 0x081, "Capacity Exceeded";
     transient NAMESPACE_NOT_READY = 0x082, "Namespace Not Ready";
     // Command specific (type 1h).
     transient EVENT_LIMIT_EXCEEDED = 0x105, "Asynchronous Event Request Limit Exceeded";
@@ -69,6 +70,22 @@ statuses! {
     permanent TOO_MANY_OPEN_ZONES = 0x1be, "Too Many Open Zones";
     permanent ZONE_INVALID_TRANSITION = 0x1bf, "Invalid Zone State Transition";
     permanent TOO_MANY_OBJECTS = 0x1c0, "Too Many Objects";
+    // Command specific, of our own commands for pages ([`crate::wire::pages`]).
+    permanent INVALID_DIRECTORY = 0x1d0, "Invalid Page Directory";
+    permanent INVALID_PAGE_LENGTH = 0x1d1, "Invalid Page Length";
+    permanent PAGE_MAP_FULL = 0x1d2, "Page Map Full";
+    permanent BATCH_TOO_LONG = 0x1d3, "Batch Too Long";
+    permanent SESSION_NOT_OPEN = 0x1d4, "Session Not Open";
+    permanent SESSION_IN_USE = 0x1d5, "Session In Use";
+    permanent TOO_MANY_SESSIONS = 0x1d6, "Too Many Sessions";
+    permanent BATCH_TOO_EARLY = 0x1d7, "Batch Too Early";
+    permanent BATCH_DIFFERS = 0x1d8, "Batch Differs From The Committed One";
+    permanent BATCH_TOO_LATE = 0x1d9, "Batch Too Late";
+    permanent BATCH_COMMITTING = 0x1da, "Batch Is Being Committed";
+    permanent BATCH_ABORTED = 0x1db, "Batch Aborted";
+    permanent PAGE_VERSION_MISMATCH = 0x1dc, "Page Version Mismatch";
+    permanent PAGE_NOT_FOUND = 0x1dd, "Page Not Found";
+    permanent PAGE_OFFSET_OUT_OF_RANGE = 0x1de, "Page Offset Out of Range";
     permanent WRITE_TO_READ_ONLY = 0x182, "Attempted Write to Read Only Range";
     permanent COMMAND_SIZE_EXCEEDED = 0x183, "Command Size Limit Exceeded";
     // Media and data integrity (type 2h).

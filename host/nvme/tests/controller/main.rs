@@ -9,6 +9,7 @@ mod harness;
 mod identify;
 mod io;
 mod logs;
+mod pages;
 mod segments;
 mod storm;
 mod streams;

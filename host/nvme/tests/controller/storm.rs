@@ -5,7 +5,7 @@ use openftl_core::Time;
 use openftl_nvme::wire::fabrics::ANY_CONTROLLER;
 use openftl_nvme::wire::opcode;
 use openftl_nvme::{
-    BlockFormat, CommandId, CompletionEntry, Connection, Hints, Namespace, NamespaceKind, Queue, QueueError,
+    BlockFormat, CommandId, CompletionEntry, Connection, Hints, Namespace, NamespaceKind, PageShape, Queue, QueueError,
     SubmissionEntry, ZonedShape,
 };
 use proptest::prelude::*;
@@ -47,6 +47,7 @@ fn entry() -> impl Strategy<Value = SubmissionEntry> {
             opcode::io::VECTOR_COPY, opcode::FABRICS, opcode::admin::DIRECTIVE_SEND, opcode::admin::DIRECTIVE_RECEIVE,
             opcode::io::MANAGEMENT_RECEIVE, opcode::io::MANAGEMENT_SEND, opcode::io::FLASH_ALLOC,
             opcode::io::FLASH_ALLOC_RANGE, opcode::io::ZONE_SEND, opcode::io::ZONE_RECEIVE, opcode::io::ZONE_APPEND,
+            opcode::io::PAGE_WRITE, opcode::io::PAGE_READ, opcode::io::PAGE_CONTROL, opcode::io::PAGE_REPORT,
         ]),
         1 => any::<u8>(),
     ];
@@ -144,6 +145,7 @@ impl Storm {
                 let hints = HINTS[usize::from(id % 3)];
                 let kind = match id % 4 {
                     0 => NamespaceKind::Zoned(SHAPE),
+                    1 => NamespaceKind::Pages(PageShape { capacity_bytes: bytes, page_bytes_max: 4000 }),
                     _ => NamespaceKind::Block { format: BlockFormat::FourKib, bytes, hints },
                 };
                 let namespace = Namespace { kind, ..block(u32::from(id), BlockFormat::FourKib) };

@@ -2,8 +2,9 @@
 
 use openftl_bytes::{ByteRequest, RequestId};
 use openftl_core::BLOCK_BYTES;
-use openftl_nvme::command::ZoneCommand;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand};
+use openftl_nvme::command::pages::PagePart;
+use openftl_nvme::command::{PageCommand, ZoneCommand};
 use openftl_nvme::{Answer, IoCommand, Span, Status};
 use openftl_nvme_tcp::sgl::Data;
 use openftl_nvme_tcp::target::Slot;
@@ -13,6 +14,7 @@ use crate::ServedDrive;
 use crate::accounts::Claim;
 use crate::device_request::{Lists, device_request};
 use crate::link::{DIRECT_BYTES_MIN, Over};
+use crate::page_request::page_ask;
 use crate::ticket::{Ticket, What};
 use crate::zone_request::zone_request;
 
@@ -48,6 +50,10 @@ impl NvmeConnection {
             let admitted = match part {
                 Part::Bytes(request) if served.is_drive() => served.admit(ticket, claim, request),
                 part if served.is_zoned() => served.admit_zoned(ticket, claim, zone_request(command, part)),
+                part if served.is_store() => {
+                    let owner = self.queue.as_ref().expect("there is a queue").controller();
+                    served.admit_page(ticket, claim, page_ask(owner, command, part))
+                }
                 part => served.admit_command(ticket, claim, device_request(command, part, &mut Lists::default())),
             };
             if let Some(id) = admitted {
@@ -165,6 +171,7 @@ fn is_write(part: Part, command: &Command) -> bool {
             IoCommand::Write { .. }
                 | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. })
                 | IoCommand::Zone(ZoneCommand::Append { .. } | ZoneCommand::Extend { .. })
+                | IoCommand::Page(PageCommand::Write(PagePart { bytes: 1.., .. }))
         ),
         _ => false,
     }
@@ -184,6 +191,10 @@ fn payload_bytes(part: Part, command: &IoCommand) -> u64 {
         ) => length,
         (Part::Whole, IoCommand::Write { span, .. } | IoCommand::Zone(ZoneCommand::Append { span, .. })) => span.length,
         (Part::Whole, IoCommand::Zone(ZoneCommand::Extend { bytes, .. })) => u64::from(*bytes),
+        (
+            Part::Whole,
+            IoCommand::Page(PageCommand::Write(PagePart { bytes, .. }) | PageCommand::Read { bytes, .. }),
+        ) => u64::from(*bytes),
         (Part::Whole, IoCommand::OpenChannel(vector)) => match vector.action {
             VectorAction::Read | VectorAction::Write => u64::from(vector.blocks) * BLOCK_BYTES as u64,
             VectorAction::Reset | VectorAction::Copy => 0,

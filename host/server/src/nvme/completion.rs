@@ -3,7 +3,8 @@
 use openftl_bytes::RequestId;
 use openftl_core::BLOCK_BYTES;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand};
-use openftl_nvme::command::{Refusal, ZoneCommand};
+use openftl_nvme::command::pages::PagePart;
+use openftl_nvme::command::{PageCommand, Refusal, ZoneCommand};
 use openftl_nvme::{Answer, CompletionEntry, Io, IoCommand, Status, SubmissionEntry};
 use openftl_nvme_tcp::sgl::Data;
 use openftl_nvme_tcp::target::{Ending, Slot};
@@ -167,6 +168,10 @@ fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
         IoCommand::Read(_) | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Read, .. }) => {
             (&counters.reads, Some((&counters.bytes_read, bytes)))
         }
+        IoCommand::Page(PageCommand::Read { .. }) => (&counters.reads, Some((&counters.bytes_read, bytes))),
+        IoCommand::Page(PageCommand::Write(PagePart { bytes, .. })) => {
+            (&counters.writes, Some((&counters.bytes_written, u64::from(*bytes))))
+        }
         IoCommand::Compare(_) | IoCommand::Verify(_) => (&counters.reads, None),
         IoCommand::Write { span, .. } | IoCommand::Zone(ZoneCommand::Append { span, .. }) => {
             (&counters.writes, Some((&counters.bytes_written, span.length)))
@@ -188,6 +193,7 @@ fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
         | IoCommand::FlashAlloc { .. }
         | IoCommand::FlashAllocRange { .. }
         | IoCommand::Zone(_)
+        | IoCommand::Page(_)
         | IoCommand::Nothing => {
             if !status.is_success() {
                 counters.errors.add(1);

@@ -2,11 +2,13 @@
 
 use openftl_bytes::ByteRequest;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand};
-use openftl_nvme::command::{ZoneCommand, ZoneReport};
+use openftl_nvme::command::pages::PagePart;
+use openftl_nvme::command::{PageCommand, ZoneCommand, ZoneReport};
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::{Answer, Half, Io, IoCommand, NamespaceKind, Span, Status};
 use openftl_nvme_tcp::sgl::Data;
 use openftl_nvme_tcp::target::Slot;
+use openftl_pages::SessionId;
 use openftl_parts::target::{BlockTarget, Durability, Extent};
 
 use super::{NvmeConnection, Part, Stage, Turn};
@@ -33,7 +35,8 @@ impl NvmeConnection {
             }
             IoCommand::Write { .. }
             | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. })
-            | IoCommand::Zone(ZoneCommand::Append { .. } | ZoneCommand::Extend { .. }) => {
+            | IoCommand::Zone(ZoneCommand::Append { .. } | ZoneCommand::Extend { .. })
+            | IoCommand::Page(PageCommand::Write(PagePart { bytes: 1.., .. })) => {
                 let command = self.commands[slot.index()].as_ref().expect("it has just begun");
                 let is_there = match command.data {
                     Data::InCapsule(bytes) => self.link.input().len() >= bytes as usize,
@@ -62,6 +65,11 @@ impl NvmeConnection {
             IoCommand::HandleStatus { bytes } => return self.tell_handle_status(slot, io, bytes, turn),
             IoCommand::Nothing => return self.finish(slot, Answer::from(Status::SUCCESS), turn),
             IoCommand::Zone(ZoneCommand::Report(report)) => return self.tell_zones(slot, io, &report, turn),
+            IoCommand::Page(PageCommand::Open) => {
+                return self.collect(slot, size_of::<SessionId>() as u32, turn);
+            }
+            IoCommand::Page(PageCommand::Write(_) | PageCommand::Read { .. } | PageCommand::Stat { .. }) => Part::Whole,
+            IoCommand::Page(command) => return self.answer_page_command(slot, command, turn),
             IoCommand::OpenChannel(_) | IoCommand::Zone(_) => Part::Whole,
             IoCommand::Flush if io.namespace == ALL_NAMESPACES => {
                 let left = (0..turn.served.len()).map(|export| (export, Part::Bytes(ByteRequest::Flush))).collect();
@@ -195,6 +203,7 @@ impl NvmeConnection {
                 return self.start(slot, io, turn);
             }
             IoCommand::HandleUpdate { identifiers } => return self.update_handles(slot, identifiers, &data, turn),
+            IoCommand::Page(_) => return self.open_session(slot, &data, turn),
             IoCommand::DatasetManagement { ranges, deallocate: false } => {
                 return self.expect_uses(slot, ranges, &data, turn);
             }

@@ -3,6 +3,7 @@
 use openftl_bytes::device::DeviceFinished;
 use openftl_bytes::zones::ZoneFinished;
 use openftl_bytes::{ByteRequest, Finished, RequestId};
+use openftl_nvme::command::PageCommand;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand, answer_of};
 use openftl_nvme::command::zoned::refusal_of;
 use openftl_nvme::{Answer, Half, IoCommand, Status};
@@ -63,7 +64,11 @@ impl NvmeConnection {
         if let Part::Bytes(ByteRequest::FlashAlloc) = part {
             served.set_extents(id, &command.extents);
         }
-        if served.is_device() || matches!(command.io.expect("an I/O command").command, IoCommand::Zone(_)) {
+        let is_in_order = matches!(
+            command.io.expect("an I/O command").command,
+            IoCommand::Zone(_) | IoCommand::Page(PageCommand::Write(_))
+        );
+        if served.is_device() || is_in_order {
             command.stage = Stage::Ready(id);
             self.line.push_back(slot);
             self.advance_line(turn);
@@ -96,6 +101,7 @@ impl NvmeConnection {
             Ended::Request(finished) => self.request_ended(slot, export, finished, turn),
             Ended::Command(finished) => self.command_ended(slot, export, finished, turn),
             Ended::Zone(finished) => self.zone_request_ended(slot, export, finished, turn),
+            Ended::Page(finished) => self.page_request_ended(slot, export, finished, turn),
         }
     }
 

@@ -49,11 +49,16 @@ impl Server {
         fabric.is_disturbed = false;
         fabric.expired.clear();
         for (name, effect) in std::mem::take(&mut fabric.effects) {
+            // It left, or began anew: its sessions are no longer its own.
+            served.iter_mut().for_each(|served| served.close_sessions(now, |other| other != name));
             if effect == Effect::Shutdown {
                 fabric.begin_shutdown(name, served.len());
             }
         }
         fabric.flush_for_shutdowns(now, served);
+        for served in served.iter_mut() {
+            served.close_sessions(now, |name| fabric.has_controller(name));
+        }
         for slot in 0..self.slots.len() {
             let Some(Connection::Nvme(connection)) = &self.slots[slot].connection else { continue };
             let fabric = self.fabric.as_ref().expect("it is there");

@@ -7,6 +7,7 @@ use super::Server;
 use crate::connection::Connection;
 use crate::end::ServeError;
 use crate::nvme::Turn;
+use crate::page_request::PageError;
 use crate::served::{Ended, Served};
 use crate::served_drive::ServedDrive;
 use crate::ticket::{Ticket, What};
@@ -96,6 +97,11 @@ pub(super) fn drain_and_flush<T: ServedDrive, C: Clock>(
                     status => Err(format!("{status:?}")),
                 },
                 Ended::Zone(finished) => finished.result.map_err(|error| error.to_string()),
+                Ended::Page(finished) => match finished.outcome {
+                    Ok(_) => Ok(()),
+                    Err(PageError::Store(error, _)) => Err(error.to_string()),
+                    Err(error) => Err(format!("{error:?}")),
+                },
             };
             return result.map_err(|error| ServeError::Flush { name: name.to_owned(), error });
         }

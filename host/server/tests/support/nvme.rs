@@ -15,16 +15,17 @@ use openftl_blocks::Ftl;
 use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme::{
-    BlockFormat, Hints, HostsAllowed, Namespace, NamespaceKind, Nqn, Port, SegmentShape, SubsystemConfig, Target,
-    ZonedShape,
+    BlockFormat, Hints, HostsAllowed, Namespace, NamespaceKind, Nqn, PageShape, Port, SegmentShape, SubsystemConfig,
+    Target, ZonedShape,
 };
 use openftl_nvme_auth::{Policy, Secrets, TlsKeys};
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
+use openftl_pages::PageFtl;
 use openftl_parts::Config;
 use openftl_server::{
-    AttachError, Counters, Device, Drives, Endpoint, Export, Operator, Others, Protocol, ServeError, ServedDrive,
+    AttachError, Counters, Device, Drives, Endpoint, Export, Operator, Other, Protocol, ServeError, ServedDrive,
     Server, ServerConfig, Stop, TlsPolicy, WallClock,
 };
 use openftl_zones::{Face, Limits, ZoneConfig, ZoneFtl};
@@ -142,6 +143,14 @@ fn drive_of(
     ZoneFtl::format(device, config, zones, &mut WallClock::new()).unwrap()
 }
 
+/// A small store of pages.
+pub fn page_store() -> PageFtl<EmulatedDevice> {
+    let profile = Profile::builtin("tiny").unwrap();
+    let device = EmulatedDevice::new(profile, 64, Store::Ram, Timing::Modelled, 1).unwrap();
+    let config = Config { host_frames: 2048, checkpoint_log_blocks: Some(8), ..Config::default() };
+    PageFtl::format(device, config, (), &mut WallClock::new()).unwrap()
+}
+
 /// What hosts see a zoned drive as.
 fn kind_of(drive: &ZoneFtl<EmulatedDevice>) -> NamespaceKind {
     let layout = drive.layout();
@@ -159,7 +168,9 @@ pub struct Wishes<C> {
     pub format: BlockFormat,
     /// Namespace 2: zones, or blocks in segments.
     pub zoned: Option<ZoneFtl<EmulatedDevice>>,
-    /// The namespace behind it.
+    /// The namespace behind it: a store of pages.
+    pub pages: Option<PageFtl<EmulatedDevice>>,
+    /// The namespace behind that.
     pub device: Option<EmulatedDevice>,
     /// The keys of hosts that use TLS.
     pub tls: Option<(TlsKeys, TlsPolicy)>,
@@ -175,7 +186,7 @@ impl<C> Wishes<C> {
     pub fn at(clock: C) -> Wishes<C> {
         let config = ServerConfig::default();
         let (hosts, format) = (HostsAllowed::Any, BlockFormat::FourKib);
-        Wishes { config, clock, hosts, format, zoned: None, device: None, tls: None }
+        Wishes { config, clock, hosts, format, zoned: None, pages: None, device: None, tls: None }
     }
 }
 
@@ -194,7 +205,7 @@ impl Served {
     }
 
     fn start<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>, secrets: Option<Secrets>) -> Served {
-        let Wishes { config, mut clock, hosts, format, zoned, device, tls } = wishes;
+        let Wishes { config, mut clock, hosts, format, zoned, pages, device, tls } = wishes;
         let mut server = Server::new(config).unwrap();
         let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };
@@ -208,10 +219,18 @@ impl Served {
         let bytes = drive.data().len() as u64;
         let kind = NamespaceKind::Block { format, bytes, hints: Hints::None };
         target.attach(index, Namespace { id: 1, uuid: [1; 16], kind }).unwrap();
-        let mut zoned: Vec<_> = zoned.into_iter().collect();
-        let mut devices: Vec<_> = device.into_iter().map(|device| Device::new(device, 64)).collect();
-        let kinds = zoned.iter().map(kind_of);
-        let kinds = kinds.chain(devices.iter().map(|device| NamespaceKind::OpenChannel(device.geometry())));
+        let zoned = zoned.into_iter().map(|drive| Other::Zones(Box::new(drive)));
+        let pages = pages.into_iter().map(|drive| Other::Pages(Box::new(drive)));
+        let devices = device.into_iter().map(|device| Other::Device(Device::new(device, 64)));
+        let mut others: Vec<Other<EmulatedDevice>> = zoned.chain(pages).chain(devices).collect();
+        let kinds = others.iter().map(|other| match other {
+            Other::Zones(drive) => kind_of(drive),
+            Other::Pages(drive) => NamespaceKind::Pages(PageShape {
+                capacity_bytes: drive.capacity_bytes(),
+                page_bytes_max: drive.page_bytes_max(),
+            }),
+            Other::Device(device) => NamespaceKind::OpenChannel(device.geometry()),
+        });
         for (id, kind) in (2..).zip(kinds) {
             target.attach(index, Namespace { id, uuid: [id as u8; 16], kind }).unwrap();
         }
@@ -227,8 +246,8 @@ impl Served {
         let thread = std::thread::spawn(move || {
             let name = "disk".to_owned();
             let mut exports = [Export { name, description: String::new(), read_only: false, target: drive }];
-            let others = Others { zoned: &mut zoned, devices: &mut devices };
-            let result = server.run_with_others(&mut operator, &mut exports, others, &mut clock, &its_stop).map(drop);
+            let result =
+                server.run_with_others(&mut operator, &mut exports, &mut others, &mut clock, &its_stop).map(drop);
             let [export] = exports;
             (result, export.target)
         });

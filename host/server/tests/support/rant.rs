@@ -24,7 +24,7 @@ pub trait Chance {
     /// A number such as stands in a field: mostly small, sometimes any.
     fn field(&mut self) -> u32 {
         let any = self.next();
-        self.of(&[0, 1, 2, 7, 15, 255, 256, 511, 512, 1 << 16, any, u32::MAX])
+        self.of(&[0, 1, 2, 7, 16, 255, 256, 511, 512, 1 << 16, any, u32::MAX])
     }
 
     /// A few bytes that may be anything, or many that differ.
@@ -39,9 +39,9 @@ pub trait Chance {
 }
 
 /// Opcodes of both kinds of queue, and of fabrics.
-const OPCODES: [u8; 27] = [
+const OPCODES: [u8; 31] = [
     0x00, 0x01, 0x02, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x0d, 0x10, 0x15, 0x18, 0x19, 0x7f, 0x7f, 0x7f, 0x80,
-    0x90, 0x91, 0x92, 0x93, 0xe2, 0x79, 0x7a, 0x7d,
+    0x90, 0x91, 0x92, 0x93, 0xe2, 0x79, 0x7a, 0x7d, 0xa1, 0xa2, 0xa5, 0xa6,
 ];
 
 /// A command capsule, more or less.

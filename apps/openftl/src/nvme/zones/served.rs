@@ -16,7 +16,7 @@ use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme::{Namespace, NamespaceKind, Nqn, Port, SubsystemConfig, Target, ZonedShape};
 use openftl_parts::Config;
 use openftl_server::{
-    Device, Drives, Endpoint, Export, Operator, Others, Protocol, Server, ServerConfig, Stop, WallClock,
+    Device, Drives, Endpoint, Export, Operator, Other, Protocol, Server, ServerConfig, Stop, WallClock,
 };
 use openftl_zones::{Face, Limits, ZoneConfig, ZoneFtl, ZoneState};
 use std::net::SocketAddr;
@@ -67,14 +67,14 @@ impl Served {
             window_blocks: 16,
         };
         let drive = ZoneFtl::format(device(), config, zones, &mut WallClock::new()).unwrap();
-        let mut devices = [Device::new(device(), 64)];
+        let device = Device::new(device(), 64);
         let mut server = Server::new(ServerConfig::default()).unwrap();
         let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };
         let mut target = Target::new("1", "OpenFTL", "1");
         let subsystem = target.add_subsystem(SubsystemConfig::new(Nqn::new(SUBSYSTEM).unwrap(), "1")).unwrap();
         let zoned = NamespaceKind::Zoned(ZonedShape::of(drive.layout(), drive.board().limits()));
-        let kinds = [zoned, NamespaceKind::OpenChannel(devices[0].geometry())];
+        let kinds = [zoned, NamespaceKind::OpenChannel(device.geometry())];
         for (id, kind) in (1..).zip(kinds) {
             target.attach(subsystem, Namespace { id, uuid: [id as u8; 16], kind }).unwrap();
         }
@@ -82,11 +82,10 @@ impl Served {
         server.set_target(target);
         let stop = Stop::new().unwrap();
         let its_stop = stop.clone();
-        let mut zoned = [drive];
+        let mut others = [Other::Zones(Box::new(drive)), Other::Device(device)];
         let thread = std::thread::spawn(move || {
             let mut exports: [Export<Drive>; 0] = [];
-            let others = Others { zoned: &mut zoned, devices: &mut devices };
-            server.run_with_others(&mut Nobody, &mut exports, others, &mut WallClock::new(), &its_stop).unwrap();
+            server.run_with_others(&mut Nobody, &mut exports, &mut others, &mut WallClock::new(), &its_stop).unwrap();
         });
         Served { address, stop, thread: Some(thread) }
     }

@@ -7,13 +7,18 @@ fail() { echo "failed: $*" >&2; exit 1; }
 # Waits until a command succeeds. If it never does, the test ends the guest and says where it stood.
 until_true() { echo "waits for: $*" >&2; until "$@"; do sleep 0.02; done; }
 
-# Connects with more flags of `nvme connect`. $controller is then /dev/nvmeN, and $disk the block device of namespace 1.
-connect() {
+# Connects with more flags of `nvme connect`. $controller is then /dev/nvmeN.
+reach() {
     local answer
     answer=$(nvme connect --transport=tcp --traddr="$SERVER" --trsvcid="$PORT" --nqn="$NQN" --hostnqn="$HOST_NQN" \
         --hostid="$HOST_ID" --output-format=json "$@") || fail "nvme connect $*"
     controller=/dev/$(sed -n 's/.*"device" *: *"\([^"]*\)".*/\1/p' <<<"$answer")
     [ -c "$controller" ] || fail "nvme connect names no controller: $answer"
+}
+
+# The same, and $disk is then the block device of namespace 1.
+connect() {
+    reach "$@"
     until_true has_disk
 }
 
