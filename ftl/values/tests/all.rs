@@ -1,0 +1,1 @@
+//! Key-value drives, tested as hosts see them.
