@@ -211,7 +211,8 @@ impl PageFtl {
     }
 
     /// Changes of a batch, at most.
-    fn batch_max(&self) -> usize {
+    #[must_use]
+    pub fn batch_max(&self) -> usize {
         self.pages.ring.bytes() / QUEUE_SHARE / CHANGE_BYTES
     }
 

@@ -45,6 +45,7 @@
 //! | `logging` | from the queue to the ring |
 //! | `checkpointing` | from the ring to the leaves |
 //! | `finding` | what is found of pages when a drive is opened |
+//! | `facts` | what an FTL composed of it may know without reading |
 //! | `sizing` | how many bytes there is room for |
 //! | `ftl` | the drive as one of many: made, opened, verified, stopped |
 //! | `checking` | verifying all of it |
@@ -57,6 +58,7 @@ mod checkpointing;
 mod cleaning;
 pub mod drive;
 pub mod error;
+mod facts;
 mod finding;
 mod ftl;
 pub mod index;
@@ -80,6 +82,7 @@ mod victim;
 
 pub use drive::{PageFtl, TAGS};
 pub use error::{StoreError, WINDOW};
+pub use ftl::Purpose;
 pub use openftl_blocks::Ftl;
 pub use pages::PageStatistics;
 pub use place::{HEADER_BYTES, PAGE_BYTES_MAX};
