@@ -20,7 +20,7 @@ const LONG: [(&str, usize); 6] = [
 ];
 
 /// Types whose methods stand in many files of their crate, so each of these names the type and the type has each of them.
-const SHARED: [&str; 3] = ["block_ftl::BlockFtl", "drive::ZoneFtl", "drive::PageFtl"];
+const SHARED: [&str; 4] = ["block_ftl::BlockFtl", "drive::ZoneFtl", "drive::PageFtl", "drive::ValueFtl"];
 
 /// The crates below `ftl/`, and which of the others each is composed of.
 const FTLS: [(&str, &[&str]); 8] = [

@@ -26,6 +26,12 @@ impl PageFtl {
         placed.map(|(lpid, place)| (lpid, bytes_at(place))).chain(carried)
     }
 
+    /// Whether the map has room for so many pages more, whatever their numbers are.
+    #[must_use]
+    pub fn has_room_for(&self, pages: usize) -> bool {
+        self.pages.index.has_room(self.pages.staged + pages)
+    }
+
     /// Pages that the map has room for if their numbers are near each other.
     #[must_use]
     pub fn pages_max(&self) -> u64 {

@@ -4,10 +4,11 @@ use crate::checkpointing::Checkpoint;
 use crate::drive::PageFtl;
 use crate::finding;
 use crate::pages::Pages;
+use crate::place::{OWN_BYTES_MAX, PAGE_BYTES_MAX};
 use crate::sizing::{LEAST, page_bytes_max, pages_for};
 use crate::tenancy::note;
 use openftl_blocks::{BlockFtl, CheckReport, Ftl};
-use openftl_core::Clock;
+use openftl_core::{Clock, Geometry};
 use openftl_media::{ChunkState, Media};
 use openftl_parts::config::Config;
 use openftl_parts::flash::chunks::Chunks;
@@ -30,6 +31,15 @@ impl Purpose {
         match self {
             Purpose::Pages => TenantNote::PAGES,
             Purpose::Values => TenantNote::VALUES,
+        }
+    }
+
+    /// The longest page.
+    fn page_bytes_max(self, geometry: &Geometry) -> u32 {
+        match (self, page_bytes_max(geometry)) {
+            // What stands behind the longest value is beyond it.
+            (Purpose::Values, PAGE_BYTES_MAX) => OWN_BYTES_MAX,
+            (_, most) => most,
         }
     }
 }
@@ -111,7 +121,7 @@ impl<M: Media> PageFtl<M> {
         }
         let (layout, capacity, mut config) = pages_for(&geometry, &good, &config)?;
         config.tenant.kind = purpose.kind();
-        let mut pages = Pages::new(&geometry, layout, page_bytes_max(&geometry), capacity);
+        let mut pages = Pages::new(&geometry, layout, purpose.page_bytes_max(&geometry), capacity);
         let mut ftl = BlockFtl::format_beside(media, config, clock, &mut pages)?;
         pages.release_found(&mut ftl.flash);
         pages.keep_frames(&mut ftl.flash);
@@ -136,7 +146,7 @@ impl<M: Media> PageFtl<M> {
         // What it was formatted for is found in its superblock.
         let mut config = config.beside(note(&LEAST), LEAST.area_blocks());
         config.tenant.kind = purpose.kind();
-        let mut pages = Pages::new(&geometry, LEAST, page_bytes_max(&geometry), 0);
+        let mut pages = Pages::new(&geometry, LEAST, purpose.page_bytes_max(&geometry), 0);
         let find = |ftl: &mut BlockFtl, pages: &mut Pages, clock: &mut dyn Clock| {
             pages.keep_frames(&mut ftl.flash);
             finding::adopt(ftl, pages, access, clock)

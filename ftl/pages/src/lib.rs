@@ -85,6 +85,6 @@ pub use error::{StoreError, WINDOW};
 pub use ftl::Purpose;
 pub use openftl_blocks::Ftl;
 pub use pages::PageStatistics;
-pub use place::{HEADER_BYTES, PAGE_BYTES_MAX};
+pub use place::{GRAIN_BYTES, HEADER_BYTES, PAGE_BYTES_MAX, grains_of};
 pub use request::{Change, PageFacts, Session, SessionId, StoreDone, StoreRequest, StoreTarget};
 pub use sizing::chunks_per_pu;

@@ -33,8 +33,11 @@ pub const GRAINS_PER_BLOCK: u32 = (BLOCK_BYTES / GRAIN_BYTES) as u32;
 /// Bytes before each page.
 pub const HEADER_BYTES: usize = 32;
 
-/// The longest page that any drive takes.
+/// The longest page that hosts may put.
 pub const PAGE_BYTES_MAX: u32 = 1 << 20;
+
+/// The longest page of any drive: an FTL that is composed of pages may add something of its own to what its hosts have.
+pub(crate) const OWN_BYTES_MAX: u32 = PAGE_BYTES_MAX + 32;
 
 const GRAIN_BITS: u32 = GRAINS_PER_BLOCK.ilog2();
 /// Bits of the bytes of the last grain that a page leaves, and of its grains less one.
@@ -42,7 +45,7 @@ const SLACK_BITS: u32 = GRAIN_BYTES.ilog2();
 const LENGTH_BITS: u32 = 15;
 const POSITION_SHIFT: u32 = SLACK_BITS + LENGTH_BITS;
 
-const _: () = assert!(grains_of(PAGE_BYTES_MAX) <= 1 << LENGTH_BITS, "the longest page has a length");
+const _: () = assert!(grains_of(OWN_BYTES_MAX) <= 1 << LENGTH_BITS, "the longest page has a length");
 
 /// Grains that a page of so many bytes takes, with its header.
 #[must_use]
@@ -185,7 +188,7 @@ impl Header {
         let (raw, _) = HeaderBytes::read_from_prefix(bytes).ok()?;
         let found =
             Header { lpid: raw.lpid.get(), version: raw.version.get(), bytes: raw.bytes.get(), crc: raw.crc.get() };
-        let is_page = raw.kind == KIND_PAGE && (1..=PAGE_BYTES_MAX).contains(&found.bytes);
+        let is_page = raw.kind == KIND_PAGE && (1..=OWN_BYTES_MAX).contains(&found.bytes);
         (is_page && raw.seal() == raw.sealed.get()).then_some(found)
     }
 }

@@ -1,0 +1,1 @@
+//! Lists of keys, and the directory behind them.
