@@ -80,8 +80,8 @@ impl ValueConfig {
         let directory = shape.directory_bytes();
         if directory > capacity / 2 {
             return Err(refused(format!(
-                "keys_max = {keys_max}: the directory of so many keys may take {directory} bytes, more than half of the {capacity} that there \
-                 are; take fewer keys, or a larger device"
+                "keys_max = {keys_max}, changes_max = {changes_max}: the directory of so many keys may take {directory} bytes, more than half of \
+                 the {capacity} that there are; take fewer, or a larger device"
             )));
         }
         let pages = 2 * directory / (run_page_bytes(store) as u64) + 64;

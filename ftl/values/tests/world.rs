@@ -144,6 +144,8 @@ pub struct ValueWorld {
     under_way: Vec<(u64, Errand)>,
     /// Keys that lists gave.
     pub listed: Vec<Vec<Key>>,
+    /// The drive is found out about, and not compared.
+    is_judging: bool,
 }
 
 impl Deref for ValueWorld {
@@ -182,7 +184,7 @@ impl ValueWorld {
     }
 
     fn of(rig: Rig<ValueFtl<Wire>>, model: Model) -> ValueWorld {
-        ValueWorld { rig, model, under_way: Vec::new(), listed: Vec::new() }
+        ValueWorld { rig, model, under_way: Vec::new(), listed: Vec::new(), is_judging: false }
     }
 
     /// The world after a power cut, with the drive not opened yet.
@@ -190,8 +192,13 @@ impl ValueWorld {
         ValueWorld::of(self.rig.with(crash_point.device, crash_point.at), model)
     }
 
+    /// The world with a device as it is, with the drive not opened yet and nothing known of it.
+    pub fn after_cut_with(&self, device: EmulatedDevice) -> ValueWorld {
+        ValueWorld::of(self.rig.with(device, self.rig.clock.0), Model::default())
+    }
+
     /// Begins a request, once the drive takes it. `false`: it takes no more writes.
-    fn begin(&mut self, request: ValueRequest<'_>, errand: impl FnOnce(u64) -> Errand) -> bool {
+    fn begin(&mut self, request: ValueRequest<'_>, change: Change, errand: Errand) -> bool {
         if self.under_way.is_empty() {
             self.wait_anew();
         }
@@ -199,11 +206,13 @@ impl ValueWorld {
             self.pump();
         }
         let tag = self.next_tag();
+        // Power may go before the drive has said that it has begun.
+        self.model.open.extend(change.map(|change| (tag, change)));
         loop {
             let now = self.clock.now();
             match self.ftl().submit(now, tag, request) {
                 Ok(()) => {
-                    self.under_way.push((tag, errand(tag)));
+                    self.under_way.push((tag, errand));
                     return true;
                 }
                 Err(ValueError::Busy) => self.pump(),
@@ -226,10 +235,8 @@ impl ValueWorld {
         if is_durable {
             self.settle();
         }
-        let has_begun = self.begin(request, |_| Errand::Change { change, expected, is_durable });
-        if let Some((key, made)) = change.filter(|_| has_begun) {
-            let tag = self.under_way.last().unwrap().0;
-            self.model.open.push((tag, (key, made)));
+        self.begin(request, change, Errand::Change { change, expected, is_durable });
+        if let Some((key, made)) = change {
             match made {
                 Some(made) => _ = self.model.live.insert(key, made),
                 None => _ = self.model.live.remove(&key),
@@ -281,13 +288,13 @@ impl ValueWorld {
         let bytes = expected.map_or(1, |made| made.bytes).min(bytes_max);
         let frames = self.frames(bytes.div_ceil(BLOCK_BYTES) as u64);
         let given = frames.clone();
-        self.begin(ValueRequest::Retrieve { key, frames: &given }, |_| Errand::Retrieve { frames, key, expected });
+        self.begin(ValueRequest::Retrieve { key, frames: &given }, None, Errand::Retrieve { frames, key, expected });
     }
 
     pub fn exist(&mut self, key: Key) {
         let made = self.model.live.get(&key);
         let expected = made.map(|made| Facts { bytes: made.bytes as u32, keys: 0 }).ok_or(ValueError::NoKey);
-        self.begin(ValueRequest::Exist { key }, |_| Errand::Exist { expected });
+        self.begin(ValueRequest::Exist { key }, None, Errand::Exist { expected });
     }
 
     /// Lists keys when nothing else is under way.
@@ -295,34 +302,30 @@ impl ValueWorld {
         self.settle();
         let frames = self.frames((bytes as usize).div_ceil(BLOCK_BYTES) as u64);
         let given = frames.clone();
-        self.begin(ValueRequest::List { from, bytes, frames: &given }, |_| Errand::List { frames, from, bytes });
+        self.begin(ValueRequest::List { from, bytes, frames: &given }, None, Errand::List { frames, from, bytes });
         self.settle();
     }
 
     pub fn flush(&mut self) {
         let until = self.model.history.len();
-        self.begin(ValueRequest::Flush, |_| Errand::Flush { until });
+        self.begin(ValueRequest::Flush, None, Errand::Flush { until });
     }
 
     /// Lists the keys of the drive, page by page, without comparing them.
     pub fn keys(&mut self) -> Vec<Key> {
+        self.is_judging = true;
         let mut keys: Vec<Key> = Vec::new();
         loop {
             let from = keys.last().copied();
-            self.list_unchecked(from, 100);
+            self.list(from, 100);
             let more = self.listed.pop().unwrap();
             let more = &more[usize::from(from.is_some() && more.first() == from.as_ref())..];
             if more.is_empty() {
+                self.is_judging = false;
                 return keys;
             }
             keys.extend(more);
         }
-    }
-
-    fn list_unchecked(&mut self, from: Option<Key>, bytes: u32) {
-        let live = std::mem::take(&mut self.model.live);
-        self.list(from, bytes);
-        self.model.live = live;
     }
 
     fn expect_worn_out(&mut self, error: ValueError) {
@@ -405,10 +408,9 @@ impl Played for ValueWorld {
                             self.model.durable = self.model.history.len();
                         }
                     } else {
-                        match result {
-                            Err(error) => self.expect_worn_out(error),
-                            Ok(_) => panic!("{result:?} instead of {expected:?}: {}", self.ftl().describe()),
-                        }
+                        // A drive that has worn out refuses this one, or has refused the one before it.
+                        let is_refused = result.is_err() && self.is_worn_out();
+                        assert!(is_refused, "{result:?} instead of {expected:?}: {}", self.ftl().describe());
                     }
                 }
                 Errand::Retrieve { frames, key, expected } => {
@@ -443,7 +445,7 @@ impl Played for ValueWorld {
                     let found: Vec<u8> = frames.iter().flat_map(|frame| *self.ftl().frames().bytes(*frame)).collect();
                     let keys = read_list(&found[..facts.bytes as usize]);
                     assert!(facts.bytes <= bytes && keys.len() == facts.keys as usize, "{facts:?}");
-                    if !self.model.live.is_empty() && self.model.open.is_empty() {
+                    if !self.is_judging && self.model.open.is_empty() {
                         let (mut room, mut expected) = (bytes as usize - 4, Vec::new());
                         for key in self.model.live.keys().filter(|key| from.is_none_or(|from| **key >= from)) {
                             let Some(left) = room.checked_sub((2 + key.bytes().len()).next_multiple_of(4)) else {
@@ -468,6 +470,7 @@ impl Played for ValueWorld {
 
     fn forget_requests(&mut self) {
         self.under_way.clear();
+        self.is_judging = false;
     }
 
     fn inject(&mut self, fault: Fault) -> bool {
@@ -488,7 +491,7 @@ impl Played for ValueWorld {
             let made = changes.filter_map(|(key, made)| Some((*key, (*made)?)));
             made.chain(model.base.iter().map(|(key, made)| (*key, *made))).collect()
         };
-        let model = std::mem::take(&mut self.model);
+        // Power may go once more in between: the model is left as it is until all is found.
         let keys = self.keys();
         let mut found = BTreeMap::new();
         for key in keys {
@@ -500,14 +503,14 @@ impl Played for ValueWorld {
             };
             found.insert(key, *made);
         }
-        model.judge(&found)?;
+        self.model.judge(&found)?;
         let info = self.ftl().info();
         let key_bytes = found.keys().map(|key| u64::from(key.length())).sum::<u64>();
         let value_bytes = found.values().map(|made| made.bytes as u64).sum::<u64>();
         if (info.keys, info.key_bytes, info.value_bytes) != (found.len() as u64, key_bytes, value_bytes) {
             return Err(format!("{} keys of {key_bytes} bytes, values of {value_bytes}: {info:?}", found.len()));
         }
-        self.model = Model { live: found.clone(), base: found, made: model.made, ..Model::default() };
+        self.model = Model { live: found.clone(), base: found, made: self.model.made, ..Model::default() };
         self.check();
         Ok(())
     }
