@@ -130,7 +130,9 @@ impl Namespaces {
         let mut keep = |opened| match opened {
             AnyDrive::Blocks(drive) => drives.push(*drive),
             AnyDrive::Zones(drive) => zoned.push(*drive),
-            AnyDrive::Tables(_) | AnyDrive::Pages(_) => unreachable!("these have a device for themselves"),
+            AnyDrive::Tables(_) | AnyDrive::Pages(_) | AnyDrive::Values(_) => {
+                unreachable!("these have a device for themselves")
+            }
         };
         if parts.is_empty() {
             keep(begin(device.into(), next(), None)?);

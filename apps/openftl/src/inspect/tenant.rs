@@ -1,4 +1,4 @@
-//! What `openftl inspect` says of the tables or zones of a drive.
+//! What `openftl inspect` says of the tables, zones or values of a drive.
 
 use crate::terminal::{Ink, Palette};
 use openftl_core::BLOCK_BYTES;
@@ -7,6 +7,7 @@ use openftl_lab::picture::{bar, thousands};
 use openftl_media::Media;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_tables::TableFtl;
+use openftl_values::{ValueFtl, ValueTarget};
 use openftl_zones::{Face, ZoneFtl, ZoneState};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,6 +23,25 @@ pub enum TenantFacts {
     Zones(ZoneFacts),
     /// Zones that hosts see as segments.
     Segments(ZoneFacts),
+    /// Keys and values.
+    Values(ValueFacts),
+}
+
+/// What keys and values there are.
+#[derive(Serialize, Clone)]
+pub struct ValueFacts {
+    keys: u64,
+    keys_max: u64,
+    key_bytes: u64,
+    value_bytes: u64,
+    used_bytes: u64,
+    capacity_bytes: u64,
+    /// Keys of each run of the directory, the oldest one first.
+    runs: Vec<u64>,
+    /// Changes of the directory that no run has.
+    changes: usize,
+    /// Memory for where values are, and for the directory.
+    index_bytes: u64,
 }
 
 /// What tables have of the device.
@@ -94,10 +114,26 @@ impl TenantFacts {
         }
     }
 
+    /// Of a key-value drive.
+    pub fn of_values(drive: &ValueFtl) -> TenantFacts {
+        let info = drive.info();
+        TenantFacts::Values(ValueFacts {
+            keys: info.keys,
+            keys_max: info.keys_max,
+            key_bytes: info.key_bytes,
+            value_bytes: info.value_bytes,
+            used_bytes: info.used_bytes,
+            capacity_bytes: info.capacity_bytes,
+            runs: drive.runs(),
+            changes: drive.changes(),
+            index_bytes: drive.index_bytes(),
+        })
+    }
+
     /// What zones it has, and what hosts call them.
     pub fn zones(&self) -> Option<(&'static str, &ZoneFacts)> {
         match self {
-            TenantFacts::Tables(_) => None,
+            TenantFacts::Tables(_) | TenantFacts::Values(_) => None,
             TenantFacts::Zones(facts) => Some((Face::Zones.noun(), facts)),
             TenantFacts::Segments(facts) => Some((Face::Segments.noun(), facts)),
         }
@@ -109,6 +145,7 @@ impl TenantFacts {
             TenantFacts::Tables(_) => "Tables",
             TenantFacts::Zones(_) => "Zones",
             TenantFacts::Segments(_) => "Segments",
+            TenantFacts::Values(_) => "Values",
         }
     }
 
@@ -129,6 +166,24 @@ impl TenantFacts {
                     ByteSize(*free_bytes),
                     ByteSize(*all_bytes)
                 );
+            }
+            TenantFacts::Values(facts) => {
+                let share = facts.used_bytes as f64 / facts.capacity_bytes.max(1) as f64;
+                _ = writeln!(
+                    text,
+                    "  {} {:.1}% is taken: {} keys of {}, values of {}; there may be {} keys",
+                    bar(share),
+                    share * 100.0,
+                    thousands(facts.keys),
+                    ByteSize(facts.key_bytes),
+                    ByteSize(facts.value_bytes),
+                    thousands(facts.keys_max)
+                );
+                let runs: Vec<String> = facts.runs.iter().map(|keys| thousands(*keys)).collect();
+                let runs =
+                    if runs.is_empty() { "no runs".to_owned() } else { format!("runs of {} keys", runs.join(", ")) };
+                let memory = ByteSize(facts.index_bytes);
+                _ = writeln!(text, "  directory: {runs}, and {} changes; the index takes {memory}", facts.changes);
             }
             TenantFacts::Zones(facts) | TenantFacts::Segments(facts) => {
                 let is_zoned = matches!(self, TenantFacts::Zones(_));
