@@ -30,6 +30,12 @@ impl<M: Media> ValueStore<M> {
         ValueStore { drive, clock, next_tag: 0, done: Vec::new() }
     }
 
+    /// Gives the drive back, with its clock.
+    #[must_use]
+    pub fn into_parts(self) -> (ValueFtl<M>, PaceClock) {
+        (self.drive, self.clock)
+    }
+
     /// The drive.
     #[must_use]
     pub fn drive(&self) -> &ValueFtl<M> {

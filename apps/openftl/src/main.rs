@@ -45,6 +45,7 @@ mod reproduce;
 mod result_file;
 mod serve;
 mod serve_tables;
+mod serve_values;
 mod settings;
 mod sweep;
 mod terminal;
