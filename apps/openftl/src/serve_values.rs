@@ -158,7 +158,7 @@ pub fn run(arguments: &cli::Serve, served: &Served, voice: Voice, passed: &Passe
     let sign = palette.paint(Ink::Good, "✓");
     let first = addresses.first().expect("there is one");
     voice.tell(&format!(
-        "{sign} {} keys for Redis clients at {}\n  redis-cli -h {} -p {} set hello world\n  Ctrl-C ends cleanly",
+        "{sign} {} keys for Redis clients at {}\n  redis-cli -h {} -p {} set hello world\n  Ctrl-C ends it cleanly.",
         thousands(known.keys),
         shown.join(", "),
         first.ip(),

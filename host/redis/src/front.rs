@@ -1,13 +1,13 @@
 //! Clients, their commands, and the drive between them. See the crate.
 
-use crate::command::Command;
 use crate::glob;
 use crate::name::{Name, is_digest, name_before};
-use crate::resp::{self, Parsed, ProtocolError, reply};
+use crate::peer::{Answer, Peer, PeerId};
+use crate::resp::reply;
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Time};
 use openftl_parts::target::{Durability, Target};
-use openftl_values::{Condition, Facts, Key, Value, ValueDone, ValueError, ValueFtl, ValueRequest, ValueTarget};
-use std::collections::{BTreeMap, VecDeque};
+use openftl_values::{Facts, Key, ValueDone, ValueError, ValueFtl, ValueRequest, ValueTarget};
+use std::collections::BTreeMap;
 use std::ops::DerefMut;
 
 /// Bytes of a part of a command, at most: the longest value and some.
@@ -29,70 +29,13 @@ pub const CURSORS_MAX: usize = 1024;
 pub const KEPT_BYTES_MAX: usize = 128 << 20;
 
 /// Frames that a value is read to unless it turns out to be longer.
-const GET_FRAMES: usize = 2;
+pub(crate) const GET_FRAMES: usize = 2;
 
 /// Frames that keys are listed to: those of the longest scan.
-const LIST_FRAMES: usize = 5;
-
-/// A client.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PeerId(pub u64);
-
-/// What a client waits for.
-enum Answer {
-    /// It is there.
-    Ready(Vec<u8>),
-    /// One request of the drive.
-    Waiting,
-    /// A value that is longer than what was read, and is read again when those before it are answered.
-    Long { name: Name, frames: usize },
-    /// How many of several keys.
-    Count { deletes: bool, todo: VecDeque<Name>, under_way: usize, count: i64, error: Option<ValueError> },
-    /// Keys.
-    Scan { cursor: u64, pattern: Option<Vec<u8>>, keys: Vec<Vec<u8>>, todo: VecDeque<Key>, under_way: usize },
-}
-
-#[derive(Default)]
-struct Peer {
-    /// What it has sent, and where what waits begins.
-    input: Vec<u8>,
-    at: usize,
-    output: Vec<u8>,
-    answers: VecDeque<Answer>,
-    /// The number of the first answer.
-    first: u64,
-    /// Nothing more is taken from it.
-    is_ending: bool,
-    /// It sends nothing more.
-    has_ended: bool,
-}
-
-impl Peer {
-    fn kept(&self) -> usize {
-        let ready = self.answers.iter().map(|answer| if let Answer::Ready(bytes) = answer { bytes.len() } else { 64 });
-        self.input.capacity() + self.output.capacity() + ready.sum::<usize>()
-    }
-
-    fn answer(&mut self, number: u64) -> Option<&mut Answer> {
-        self.answers.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
-    }
-
-    /// Moves answers that are there to the output, in their order.
-    fn deliver(&mut self) -> bool {
-        let mut has_any = false;
-        while self.output.len() <= OUTPUT_MAX
-            && let Some(Answer::Ready(bytes)) = self.answers.pop_front_if(|answer| matches!(answer, Answer::Ready(_)))
-        {
-            self.output.extend(bytes);
-            self.first += 1;
-            has_any = true;
-        }
-        has_any
-    }
-}
+pub(crate) const LIST_FRAMES: usize = 5;
 
 /// What a request of the drive is for.
-enum What {
+pub(crate) enum What {
     Set,
     Get(Name),
     Exists,
@@ -114,8 +57,8 @@ struct Job {
 
 /// See the module.
 pub struct Front<D> {
-    drive: D,
-    peers: BTreeMap<PeerId, Peer>,
+    pub(crate) drive: D,
+    pub(crate) peers: BTreeMap<PeerId, Peer>,
     next_peer: u64,
     jobs: Vec<Option<Job>>,
     free: Vec<usize>,
@@ -124,9 +67,9 @@ pub struct Front<D> {
     /// Changes since the last flush began.
     has_changed: bool,
     /// Places of scans: the last key of each.
-    cursors: BTreeMap<u64, Key>,
+    pub(crate) cursors: BTreeMap<u64, Key>,
     next_cursor: u64,
-    commands: u64,
+    pub(crate) commands: u64,
     done: Vec<ValueDone>,
     now: Time,
 }
@@ -324,21 +267,19 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
                 Err(ValueError::NoKey | ValueError::KeyExists) => reply::nil(out),
                 Err(error) => reply::error(out, &format!("ERR {error}")),
             }),
-            What::Get(name) => match (result, read) {
-                (Ok(facts), Ok(_)) if facts.bytes as usize > cover => {
-                    let frames = (facts.bytes as usize).div_ceil(BLOCK_BYTES);
-                    if let Some(answer) = self.peers.get_mut(&peer).and_then(|peer| peer.answer(answer)) {
-                        *answer = Answer::Long { name, frames };
-                    }
+            What::Get(name) if result.is_ok_and(|facts| facts.bytes as usize > cover) => {
+                let bytes = result.map_or(0, |facts| facts.bytes as usize);
+                if let Some(answer) = self.peers.get_mut(&peer).and_then(|peer| peer.answer(answer)) {
+                    *answer = Answer::Long { name, frames: bytes.div_ceil(BLOCK_BYTES) };
                 }
-                (Ok(_), Ok(bytes)) => self.ready(peer, answer, |out| match value_of(&name, &bytes) {
+            }
+            What::Get(name) => match (self.has_read(peer, &name), read) {
+                ((), Ok(bytes)) => self.ready(peer, answer, |out| match value_of(&name, &bytes) {
                     Some(value) => reply::bulk(out, value),
                     None => reply::nil(out),
                 }),
-                (Err(ValueError::NoKey), _) => self.ready(peer, answer, reply::nil),
-                (Err(error), _) | (_, Err(error)) => {
-                    self.ready(peer, answer, |out| reply::error(out, &format!("ERR {error}")));
-                }
+                ((), Err(ValueError::NoKey)) => self.ready(peer, answer, reply::nil),
+                ((), Err(error)) => self.ready(peer, answer, |out| reply::error(out, &format!("ERR {error}"))),
             },
             What::Exists | What::Delete => self.counted(peer, answer, result.map(|_| true)),
             What::Compare(name) => {
@@ -376,8 +317,14 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
         }
     }
 
+    fn has_read(&mut self, peer: PeerId, name: &Name) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.has_read(&name.key());
+        }
+    }
+
     /// An answer is there.
-    fn ready(&mut self, peer: PeerId, answer: u64, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn ready(&mut self, peer: PeerId, answer: u64, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(answer) = self.peers.get_mut(&peer).and_then(|peer| peer.answer(answer)) {
             let mut out = Vec::new();
             write(&mut out);
@@ -456,7 +403,14 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
     }
 
     /// Asks the drive. `false`: not now, and the frames are given back.
-    fn ask(&mut self, peer: PeerId, answer: u64, what: What, frames: Vec<Frame>, request: ValueRequest<'_>) -> bool {
+    pub(crate) fn ask(
+        &mut self,
+        peer: PeerId,
+        answer: u64,
+        what: What,
+        frames: Vec<Frame>,
+        request: ValueRequest<'_>,
+    ) -> bool {
         let at = self.free.pop().unwrap_or(self.jobs.len());
         if at == self.jobs.len() {
             self.jobs.push(None);
@@ -479,12 +433,12 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
         }
     }
 
-    fn frames(&mut self, count: usize) -> Option<Vec<Frame>> {
+    pub(crate) fn frames(&mut self, count: usize) -> Option<Vec<Frame>> {
         let mut frames = Vec::new();
         self.drive.frames_mut().acquire_many(FrameForm::Bytes, count, &mut frames).then_some(frames)
     }
 
-    fn retrieve(&mut self, peer: PeerId, answer: u64, what: What, key: Key, frames: usize) -> bool {
+    pub(crate) fn retrieve(&mut self, peer: PeerId, answer: u64, what: What, key: Key, frames: usize) -> bool {
         let Some(frames) = self.frames(frames) else { return false };
         let given = frames.clone();
         self.ask(peer, answer, what, frames, ValueRequest::Retrieve { key, frames: &given })
@@ -528,6 +482,9 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
         match peer.answers.back_mut() {
             Some(Answer::Count { deletes, todo, under_way, .. }) => {
                 let (Some(name), deletes) = (todo.front().cloned(), *deletes) else { return false };
+                if deletes && peer.reading.contains_key(&name.key()) {
+                    return false;
+                }
                 todo.pop_front();
                 *under_way += 1;
                 let key = name.key();
@@ -566,215 +523,6 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
             }
             _ => false,
         }
-    }
-
-    /// Begins the next command of a client, if there is one and it can be. Returns whether anything was done.
-    fn next_command(&mut self, id: PeerId) -> bool {
-        let Some(peer) = self.peers.get_mut(&id) else { return false };
-        let has_todo = match peer.answers.back() {
-            Some(Answer::Count { todo, .. }) => !todo.is_empty(),
-            Some(Answer::Scan { .. }) => true,
-            _ => false,
-        };
-        let is_held =
-            peer.is_ending || has_todo || peer.answers.len() >= COMMANDS_MAX || peer.output.len() > OUTPUT_MAX;
-        if is_held || peer.at == peer.input.len() {
-            return false;
-        }
-        let input = std::mem::take(&mut peer.input);
-        let (at, waiting) = (peer.at, &input[peer.at..]);
-        let parsed = resp::parse(waiting, PART_MAX);
-        let taken = match &parsed {
-            Ok(Parsed::Incomplete) if waiting.len() < INPUT_MAX => 0,
-            Ok(Parsed::Incomplete) => self.refuse(id, &ProtocolError::Line),
-            Ok(Parsed::Command { parts, bytes }) => {
-                let parts: Vec<&[u8]> = parts.iter().map(|part| &waiting[part.clone()]).collect();
-                if self.begin(id, &parts) { *bytes } else { 0 }
-            }
-            Ok(Parsed::Line { parts, bytes }) => {
-                let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-                if self.begin(id, &parts) { *bytes } else { 0 }
-            }
-            Err(error) => self.refuse(id, error),
-        };
-        if let Some(peer) = self.peers.get_mut(&id) {
-            peer.input = input;
-            peer.at = at + taken;
-            if peer.is_ending || peer.at == peer.input.len() {
-                peer.input.clear();
-                peer.input.shrink_to(64 << 10);
-                peer.at = 0;
-            } else if peer.at > (256 << 10) {
-                peer.input.drain(..peer.at);
-                peer.at = 0;
-            }
-        }
-        taken > 0
-    }
-
-    /// The client has sent something else than commands: it is told, and closed. Returns 1, for the bytes that are looked at no more.
-    fn refuse(&mut self, id: PeerId, error: &ProtocolError) -> usize {
-        if let Some(peer) = self.peers.get_mut(&id) {
-            let mut out = Vec::new();
-            reply::error(&mut out, &format!("ERR {error}"));
-            peer.answers.push_back(Answer::Ready(out));
-            peer.is_ending = true;
-        }
-        1
-    }
-
-    /// Begins a command. `false`: not now.
-    fn begin(&mut self, id: PeerId, parts: &[&[u8]]) -> bool {
-        if parts.is_empty() {
-            return true;
-        }
-        let command = Command::of(parts);
-        let durable_stores = self.drive.info().durable_stores;
-        let Some(peer) = self.peers.get_mut(&id) else { return true };
-        let looks_at_all = matches!(command, Command::Scan { .. } | Command::DbSize | Command::Info);
-        if looks_at_all && !peer.answers.is_empty() {
-            return false;
-        }
-        let number = peer.first + peer.answers.len() as u64;
-        let mut out = Vec::new();
-        let answer = match &command {
-            Command::Get(_) | Command::Set(..) => Answer::Waiting,
-            Command::Del(keys) | Command::Exists(keys) => Answer::Count {
-                deletes: matches!(command, Command::Del(_)),
-                todo: keys.iter().map(|key| Name::new(key)).collect(),
-                under_way: 0,
-                count: 0,
-                error: None,
-            },
-            Command::Scan { cursor, pattern, .. } => Answer::Scan {
-                cursor: *cursor,
-                pattern: pattern.map(<[u8]>::to_vec),
-                keys: Vec::new(),
-                todo: VecDeque::new(),
-                under_way: 1,
-            },
-            Command::DbSize => {
-                reply::number(&mut out, self.drive.info().keys as i64);
-                Answer::Ready(out)
-            }
-            Command::Info => {
-                let text = self.facts();
-                reply::bulk(&mut out, text.as_bytes());
-                Answer::Ready(out)
-            }
-            Command::Ping(text) => {
-                match text {
-                    Some(text) => reply::bulk(&mut out, text),
-                    None => reply::status(&mut out, "PONG"),
-                }
-                Answer::Ready(out)
-            }
-            Command::Echo(text) => {
-                reply::bulk(&mut out, text);
-                Answer::Ready(out)
-            }
-            Command::Status(text) => {
-                reply::status(&mut out, text);
-                Answer::Ready(out)
-            }
-            Command::Empty => {
-                reply::array(&mut out, 0);
-                Answer::Ready(out)
-            }
-            Command::ConfigGet(name) => {
-                let setting = match name.to_ascii_lowercase().as_slice() {
-                    b"save" => Some(""),
-                    b"appendonly" => Some(if durable_stores { "yes" } else { "no" }),
-                    _ => None,
-                };
-                reply::array(&mut out, if setting.is_some() { 2 } else { 0 });
-                if let Some(setting) = setting {
-                    reply::bulk(&mut out, name);
-                    reply::bulk(&mut out, setting.as_bytes());
-                }
-                Answer::Ready(out)
-            }
-            Command::Quit => {
-                reply::status(&mut out, "OK");
-                Answer::Ready(out)
-            }
-            Command::Refused(reason) => {
-                reply::error(&mut out, reason);
-                Answer::Ready(out)
-            }
-        };
-        let Some(peer) = self.peers.get_mut(&id) else { return true };
-        peer.is_ending = matches!(command, Command::Quit);
-        peer.answers.push_back(answer);
-        let has_begun = match command {
-            Command::Get(key) => {
-                let name = Name::new(key);
-                let key = name.key();
-                self.retrieve(id, number, What::Get(name), key, GET_FRAMES)
-            }
-            Command::Set(key, value, condition) => self.set(id, number, &Name::new(key), value, condition),
-            Command::Scan { cursor, count, .. } => self.scan(id, number, cursor, count),
-            _ => true,
-        };
-        match has_begun {
-            true => self.commands += 1,
-            false => {
-                if let Some(peer) = self.peers.get_mut(&id) {
-                    peer.answers.pop_back();
-                }
-            }
-        }
-        has_begun
-    }
-
-    fn set(&mut self, id: PeerId, number: u64, name: &Name, value: &[u8], condition: Condition) -> bool {
-        let before = name.before();
-        let pieces = [&before[..], value];
-        let (key, value) = (name.key(), Value::Pieces(&pieces));
-        let store = ValueRequest::Store { key, value, condition, durability: Durability::Volatile };
-        self.ask(id, number, What::Set, Vec::new(), store)
-    }
-
-    fn scan(&mut self, id: PeerId, number: u64, cursor: u64, count: u32) -> bool {
-        let from = self.cursors.get(&cursor).copied();
-        if cursor > 0 && from.is_none() {
-            self.ready(id, number, |out| reply::error(out, "ERR invalid cursor: begin again with 0"));
-            return true;
-        }
-        let Some(frames) = self.frames(LIST_FRAMES) else { return false };
-        let given = frames.clone();
-        // One more, for the key that comes again.
-        let bytes = (4 + (count + 1) * 20).min((LIST_FRAMES * BLOCK_BYTES) as u32);
-        let count = count.min((bytes - 4) / 20 - 1);
-        self.ask(id, number, What::List { count }, frames, ValueRequest::List { from, bytes, frames: &given })
-    }
-
-    /// What `INFO` says.
-    fn facts(&self) -> String {
-        let info = self.drive.info();
-        let lines = [
-            "# Server".to_owned(),
-            // The first one with SCAN, for clients that ask.
-            "redis_version:2.8.0".to_owned(),
-            "redis_mode:standalone".to_owned(),
-            format!("openftl_version:{}", env!("CARGO_PKG_VERSION")),
-            "# Clients".to_owned(),
-            format!("connected_clients:{}", self.peers.len()),
-            "# Stats".to_owned(),
-            format!("total_commands_processed:{}", self.commands),
-            "# Drive".to_owned(),
-            format!("capacity_bytes:{}", info.capacity_bytes),
-            format!("used_bytes:{}", info.used_bytes),
-            format!("key_bytes:{}", info.key_bytes),
-            format!("value_bytes:{}", info.value_bytes),
-            format!("value_max:{}", info.value_max),
-            format!("durable_stores:{}", u8::from(info.durable_stores)),
-            format!("index_bytes:{}", self.drive.index_bytes()),
-            "# Keyspace".to_owned(),
-        ];
-        let keyspace =
-            if info.keys > 0 { format!("db0:keys={},expires=0,avg_ttl=0\r\n", info.keys) } else { String::new() };
-        lines.join("\r\n") + "\r\n" + &keyspace
     }
 }
 

@@ -36,11 +36,14 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+mod beginning;
 pub mod command;
 pub mod front;
 pub mod glob;
 pub mod name;
+mod peer;
 pub mod resp;
 
-pub use front::{Front, PeerId};
+pub use front::Front;
+pub use peer::PeerId;
 pub use resp::{Parsed, ProtocolError};
