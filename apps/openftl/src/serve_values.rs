@@ -14,6 +14,7 @@ use crate::serve::{announce, exit_with_parent, stop_at_signals};
 use crate::terminal::{Ink, say};
 use openftl_core::{Clock, Nanos, Time};
 use openftl_drive::description::{DriveDescription, FtlKind, Timing};
+use openftl_drive::new_file::Existing;
 use openftl_drive::small_file::is_stored_drive;
 use openftl_drive::value_drive::{ValueDrive, open_stored};
 use openftl_drive::value_store::ValueStore;
@@ -149,7 +150,14 @@ pub fn run(arguments: &cli::Serve, served: &Served, voice: Voice, passed: &Passe
     let listeners = arguments.redis.iter().map(|address| listen(*address, arguments.allow_remote));
     let listeners = listeners.collect::<Result<Vec<TcpListener>, Failure>>()?;
     let store = match served {
-        Served::Described(drive) => drive.open(Access::ReadWrite)?,
+        Served::Described(drive) => {
+            if let Some(disk) = drive.disk().filter(|disk| !disk.exists()) {
+                drive.make(disk, Existing::Keep, None)?;
+                voice.tell(&format!("{} made", disk.display()));
+                info!(target: "drive", file = %disk.display(), "drive made");
+            }
+            drive.open(Access::ReadWrite)?
+        }
         Served::Stored(path) => open_stored(path, Access::ReadWrite)?,
     };
     let known = store.info();
