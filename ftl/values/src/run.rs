@@ -11,7 +11,7 @@ use crate::ids;
 use crate::key::Key;
 
 /// Bytes of a page of keys, at most.
-pub(crate) const RUN_PAGE_BYTES: usize = 32 << 10;
+pub(crate) const RUN_PAGE_BYTES: usize = 16 << 10;
 
 /// Bytes of a key in it, at most.
 pub(crate) const ENTRY_BYTES: u64 = 17;

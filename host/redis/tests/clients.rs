@@ -109,7 +109,7 @@ fn answers_come_in_order_however_the_bytes_are_cut() {
 fn long_keys_are_compared_whole_and_scanned_by_their_names() {
     let mut world = World::new();
     let peer = world.front.connect();
-    let names: Vec<String> = (0..30).map(|number| format!("{:0>3}", number).repeat(1 + number % 7)).collect();
+    let names: Vec<String> = (0..30).map(|number| format!("{number:0>3}").repeat(1 + number % 7)).collect();
     for name in &names {
         assert_eq!(world.say(peer, &command(&[b"SET", name.as_bytes(), name.as_bytes()])), b"+OK\r\n");
     }
