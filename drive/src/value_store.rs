@@ -5,6 +5,7 @@ use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm, Time};
 use openftl_files::PaceClock;
 use openftl_media::Media;
 use openftl_parts::{Durability, Target};
+use openftl_values::payload::gathered;
 use openftl_values::{
     Condition, Facts, Ftl, Key, Value, ValueDone, ValueError, ValueFtl, ValueInfo, ValueRequest, ValueTarget,
 };
@@ -98,12 +99,7 @@ impl<M: Media> ValueStore<M> {
         if needed > frames.len() {
             return Err(needed);
         }
-        let mut bytes = Vec::with_capacity(length);
-        for frame in &frames[..needed] {
-            let count = BLOCK_BYTES.min(length - bytes.len());
-            bytes.extend_from_slice(&self.drive.frames().bytes(*frame)[..count]);
-        }
-        Ok(bytes)
+        Ok(gathered(self.drive.frames(), &frames[..needed], length))
     }
 
     /// Bytes of the value of a key.

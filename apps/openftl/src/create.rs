@@ -129,32 +129,27 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
 
 /// The table drive that the drive description describes, if it does.
 fn table_drive(flags: &cli::DriveFlags) -> Result<Option<TableDrive>, Failure> {
-    let Some(path) = &flags.drive else { return Ok(None) };
-    let file = DriveDescription::read(path)?;
-    if file.ftl.kind != Some(FtlKind::Tables) {
-        return Ok(None);
-    }
+    let Some((path, file)) = description_of(FtlKind::Tables, flags)? else { return Ok(None) };
     let drive = TableDrive::of(&file).map_err(|error| Failure::bad_input(error.of(&path.display().to_string())))?;
     Ok(Some(drive))
 }
 
-/// The store of pages that the drive description describes, if it does.
-fn page_drive(flags: &cli::DriveFlags) -> Result<Option<PageDrive>, Failure> {
+/// The drive description, if it is of this kind of drive.
+fn description_of(kind: FtlKind, flags: &cli::DriveFlags) -> Result<Option<(&Path, DriveDescription)>, Failure> {
     let Some(path) = &flags.drive else { return Ok(None) };
     let file = DriveDescription::read(path)?;
-    if file.ftl.kind != Some(FtlKind::Pages) {
-        return Ok(None);
-    }
+    Ok((file.ftl.kind == Some(kind)).then_some((path.as_path(), file)))
+}
+
+/// The store of pages that the drive description describes, if it does.
+fn page_drive(flags: &cli::DriveFlags) -> Result<Option<PageDrive>, Failure> {
+    let Some((path, file)) = description_of(FtlKind::Pages, flags)? else { return Ok(None) };
     PageDrive::of(&file).map(Some).map_err(|failure| failure.about(path.display()))
 }
 
 /// The key-value drive that the drive description describes, if it does.
 fn value_drive(flags: &cli::DriveFlags) -> Result<Option<ValueDrive>, Failure> {
-    let Some(path) = &flags.drive else { return Ok(None) };
-    let file = DriveDescription::read(path)?;
-    if file.ftl.kind != Some(FtlKind::Values) {
-        return Ok(None);
-    }
+    let Some((path, file)) = description_of(FtlKind::Values, flags)? else { return Ok(None) };
     ValueDrive::of(&file).map(Some).map_err(|failure| failure.about(path.display()))
 }
 

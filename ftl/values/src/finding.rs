@@ -7,6 +7,7 @@ use crate::drive::{OWN_FRAMES, RUN_FRAMES, ValueFtl};
 use crate::ids::{self, CHANGES, EXTENTS, MANIFEST, NUMBERS};
 use crate::key::Key;
 use crate::manifest::Manifest;
+use crate::payload::gathered;
 use crate::record::RECORD_BYTES;
 use crate::run::{Run, read_entries};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm};
@@ -98,11 +99,7 @@ impl ValueFtl {
                 self.store.poll(clock.now(), &mut done);
             }
             for ((lpid, _, bytes, frames), result) in reads.into_iter().zip(results) {
-                let mut read = Vec::with_capacity(bytes);
-                for frame in &self.own[frames] {
-                    let count = BLOCK_BYTES.min(bytes - read.len());
-                    read.extend_from_slice(&self.store.frames().bytes(*frame)[..count]);
-                }
+                let read = gathered(self.store.frames(), &self.own[frames], bytes);
                 take(lpid, (result == Some(true)).then_some(&read[..]));
             }
         }

@@ -65,6 +65,7 @@
 //! | `merging` | merges of the directory |
 //! | `finding` | what is found when a drive is opened |
 //! | `ftl` | the drive as one of many: made, opened, verified, stopped |
+//! | [`payload`] | payload in frames |
 //! | `checking` | verifying all of it |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -85,6 +86,7 @@ mod listing;
 mod looking_up;
 mod manifest;
 mod merging;
+pub mod payload;
 mod record;
 pub mod request;
 mod run;

@@ -6,6 +6,7 @@ use crate::directory::smallest;
 use crate::drive::ValueFtl;
 use crate::error::ValueError;
 use crate::key::Key;
+use crate::payload::gathered;
 use crate::request::Facts;
 use crate::run::read_entries;
 use openftl_core::{BLOCK_BYTES, Frame, Frames};
@@ -92,11 +93,7 @@ impl ValueFtl {
             let page = listing.cursors[cursor].page;
             let run = &self.directory.runs[listing.cursors[cursor].run];
             let bytes = self.store.bytes_of(run.lpid(page)).unwrap_or(0) as usize;
-            let mut read = Vec::with_capacity(bytes);
-            for frame in &asked.own {
-                let count = BLOCK_BYTES.min(bytes - read.len());
-                read.extend_from_slice(&self.store.frames().bytes(*frame)[..count]);
-            }
+            let read = gathered(self.store.frames(), &asked.own, bytes);
             let entries = result.ok().and_then(|()| read_entries(&read));
             self.release_own(at);
             let Some(entries) = entries else { return self.end(at, Err(ValueError::Unrecovered)) };

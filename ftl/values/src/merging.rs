@@ -3,13 +3,13 @@
 
 use crate::change::Count;
 use crate::directory::{Cursor, Directory, smallest};
-use crate::drive::{OF_MERGE, RUN_FRAMES, ValueFtl};
+use crate::drive::{OF_MERGE, ValueFtl};
 use crate::error::ValueError;
 use crate::ids;
 use crate::key::Key;
 use crate::manifest::{Manifest, RunNote};
+use crate::payload::gathered;
 use crate::run::{self, PageOfKeys, Run, fence_pages, read_entries};
-use openftl_core::BLOCK_BYTES;
 use openftl_pages::{Change, GRAIN_BYTES, PageFacts, StoreError, StoreRequest, StoreTarget, grains_of};
 use openftl_parts::target::{Durability, Target};
 use std::collections::btree_map::Entry;
@@ -212,11 +212,7 @@ impl ValueFtl {
         let merge = self.merge.as_mut().expect("a merge under way");
         match (merge.phase, result) {
             (MergePhase::Reading(at), Ok(Some(facts))) => {
-                let mut bytes = Vec::with_capacity(facts.bytes as usize);
-                for frame in &self.merge_own[..(facts.bytes as usize).div_ceil(BLOCK_BYTES).min(RUN_FRAMES)] {
-                    let count = BLOCK_BYTES.min(facts.bytes as usize - bytes.len());
-                    bytes.extend_from_slice(&self.store.frames().bytes(*frame)[..count]);
-                }
+                let bytes = gathered(self.store.frames(), &self.merge_own, facts.bytes as usize);
                 let Some(entries) = read_entries(&bytes) else { return self.give_up_merge(ValueError::Unrecovered) };
                 let cursor = &mut merge.cursors[at];
                 (cursor.entries, cursor.at, cursor.page) = (entries, 0, cursor.page + 1);

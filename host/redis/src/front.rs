@@ -6,6 +6,7 @@ use crate::peer::{Answer, Peer, PeerId};
 use crate::resp::reply;
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Time};
 use openftl_parts::target::{Durability, Target};
+use openftl_values::payload::gathered;
 use openftl_values::{Facts, Key, ValueDone, ValueError, ValueFtl, ValueRequest, ValueTarget};
 use std::collections::BTreeMap;
 use std::ops::DerefMut;
@@ -242,21 +243,11 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
         self.finish(job, done.result);
     }
 
-    /// Bytes that were read to frames.
-    fn bytes(&self, frames: &[Frame], count: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(count);
-        for frame in frames {
-            let part = BLOCK_BYTES.min(count - bytes.len());
-            bytes.extend_from_slice(&self.drive.frames().bytes(*frame)[..part]);
-        }
-        bytes
-    }
-
     /// Gives a client what a request has brought.
     fn finish(&mut self, job: Job, result: Result<Facts, ValueError>) {
         let Job { peer, answer, what, frames } = job;
         let cover = frames.len() * BLOCK_BYTES;
-        let read = result.map(|facts| self.bytes(&frames, (facts.bytes as usize).min(cover)));
+        let read = result.map(|facts| gathered(self.drive.frames(), &frames, (facts.bytes as usize).min(cover)));
         frames.iter().for_each(|frame| self.drive.frames_mut().release(*frame));
         if matches!(what, What::Set | What::Delete) {
             self.has_changed = true;

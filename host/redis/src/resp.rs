@@ -211,7 +211,10 @@ pub mod reply {
 mod tests {
     use super::*;
 
-    fn words(bytes: &[u8]) -> Result<Option<(Vec<Vec<u8>>, usize)>, ProtocolError> {
+    /// Parts of a command, and its bytes.
+    type Words = Option<(Vec<Vec<u8>>, usize)>;
+
+    fn words(bytes: &[u8]) -> Result<Words, ProtocolError> {
         Ok(match parse(bytes, 1000)? {
             Parsed::Incomplete => None,
             Parsed::Command { parts, bytes: count } => {
@@ -221,7 +224,7 @@ mod tests {
         })
     }
 
-    fn parts(words: &[&[u8]], bytes: usize) -> Result<Option<(Vec<Vec<u8>>, usize)>, ProtocolError> {
+    fn parts(words: &[&[u8]], bytes: usize) -> Result<Words, ProtocolError> {
         Ok(Some((words.iter().map(|word| word.to_vec()).collect(), bytes)))
     }
 
