@@ -45,7 +45,7 @@ const FLUSH_AFTER: Nanos = Nanos::from_millis(1000);
 /// What is served.
 pub enum Served {
     /// A drive that a description describes.
-    Described(ValueDrive),
+    Described(Box<ValueDrive>),
     /// A drive in a file.
     Stored(PathBuf),
 }
@@ -61,7 +61,7 @@ pub fn value_drive(arguments: &cli::Serve) -> Result<Option<Served>, Failure> {
             return Err(Failure::bad_input("media.timing = \"virtual\": a drive with real clients runs in real time")
                 .fix("use wall-clock or instant"));
         }
-        return ValueDrive::of(&file).map(|drive| Some(Served::Described(drive)));
+        return ValueDrive::of(&file).map(|drive| Some(Served::Described(Box::new(drive))));
     }
     match &arguments.disk {
         // What kind it is is found when it is opened.
