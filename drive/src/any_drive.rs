@@ -9,6 +9,7 @@ use openftl_media::Media;
 use openftl_pages::PageFtl;
 use openftl_parts::{Access, Config, OpenError};
 use openftl_tables::TableFtl;
+use openftl_values::{ValueConfig, ValueFtl};
 use openftl_zones::{AskedLimits, ZoneConfig, ZoneFtl};
 
 /// See the module.
@@ -21,6 +22,8 @@ pub enum AnyDrive<M: Media> {
     Zones(Box<ZoneFtl<M>>),
     /// Pages of any size.
     Pages(Box<PageFtl<M>>),
+    /// Keys and values.
+    Values(Box<ValueFtl<M>>),
 }
 
 /// What a new drive is for.
@@ -34,6 +37,8 @@ pub enum Shape {
     Zones(ZoneConfig),
     /// Pages of any size.
     Pages,
+    /// Keys and values like these.
+    Values(ValueConfig),
 }
 
 macro_rules! of_any {
@@ -43,6 +48,7 @@ macro_rules! of_any {
             AnyDrive::Tables($ftl) => $result,
             AnyDrive::Zones($ftl) => $result,
             AnyDrive::Pages($ftl) => $result,
+            AnyDrive::Values($ftl) => $result,
         }
     };
 }
@@ -58,6 +64,12 @@ impl<M: Media> AnyDrive<M> {
     #[must_use]
     pub fn pages(&self) -> Option<&PageFtl<M>> {
         if let AnyDrive::Pages(drive) = self { Some(drive) } else { None }
+    }
+
+    /// The keys and values, if it has any.
+    #[must_use]
+    pub fn values(&self) -> Option<&ValueFtl<M>> {
+        if let AnyDrive::Values(drive) = self { Some(drive) } else { None }
     }
 
     /// The zones, if it has any.
@@ -91,6 +103,12 @@ impl<M: Media> From<PageFtl<M>> for AnyDrive<M> {
     }
 }
 
+impl<M: Media> From<ValueFtl<M>> for AnyDrive<M> {
+    fn from(drive: ValueFtl<M>) -> AnyDrive<M> {
+        AnyDrive::Values(Box::new(drive))
+    }
+}
+
 impl<M: Media> Ftl for AnyDrive<M> {
     type Media = M;
     type Shape = Shape;
@@ -102,6 +120,7 @@ impl<M: Media> Ftl for AnyDrive<M> {
             Shape::Tables => TableFtl::format(media, config, (), clock).map(AnyDrive::from),
             Shape::Zones(zones) => ZoneFtl::format(media, config, zones, clock).map(AnyDrive::from),
             Shape::Pages => PageFtl::format(media, config, (), clock).map(AnyDrive::from),
+            Shape::Values(values) => ValueFtl::format(media, config, values, clock).map(AnyDrive::from),
         }
     }
 
@@ -119,6 +138,7 @@ impl<M: Media> Ftl for AnyDrive<M> {
                 ZoneFtl::open_with(media, config, limits, access, clock).map(AnyDrive::from)
             }
             DriveKind::Pages => PageFtl::open_with(media, config, (), access, clock).map(AnyDrive::from),
+            DriveKind::Values => ValueFtl::open_with(media, config, (), access, clock).map(AnyDrive::from),
             DriveKind::Blocks | DriveKind::Newer => {
                 BlockFtl::open_with(media, config, access, clock).map(AnyDrive::from)
             }
@@ -131,6 +151,7 @@ impl<M: Media> Ftl for AnyDrive<M> {
             AnyDrive::Tables(drive) => drive.block(),
             AnyDrive::Zones(drive) => drive.block(),
             AnyDrive::Pages(drive) => drive.block(),
+            AnyDrive::Values(drive) => drive.block(),
         }
     }
 

@@ -354,6 +354,9 @@ impl DriveDescription {
                 FtlKind::Zones => ("zones", "write kind = \"zoned\" in the [[namespace]] that is to have zones"),
                 FtlKind::Segments => ("segments", "segments have a whole device: leave the [[namespace]] tables away"),
                 FtlKind::Pages => ("pages", "a store of pages has a whole device: leave the [[namespace]] tables away"),
+                FtlKind::Values => {
+                    ("values", "a key-value drive has a whole device: leave the [[namespace]] tables away")
+                }
                 _ => ("tables", "a table drive has a whole device: leave the [[namespace]] tables away"),
             };
             return Err(format!("ftl.kind = \"{kind}\": each [[namespace]] has its own kind; {fix}"));
@@ -608,7 +611,7 @@ mod tests {
               |
             2 | kind = "zns"
               |        ^^^^^
-            unknown variant `zns`, expected one of `block`, `tables`, `zones`, `segments`, `pages`"#]],
+            unknown variant `zns`, expected one of `block`, `tables`, `zones`, `segments`, `pages`, `values`"#]],
         );
         check(
             "[media\n",

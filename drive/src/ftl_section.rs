@@ -29,6 +29,8 @@ pub enum FtlKind {
     Segments,
     /// Pages of any size, in batches: see [`crate::page_drive`].
     Pages,
+    /// Keys and values: see [`crate::value_drive`].
+    Values,
 }
 
 /// How hosts see segments.
@@ -103,6 +105,14 @@ pub struct FtlSection {
     pub max_open_segments: Option<u32>,
     /// Of segments: how hosts see them.
     pub interface: Option<Interface>,
+    /// Of values: how many keys there may be.
+    pub keys_max: Option<u64>,
+    /// Of values: bytes of a key, at most.
+    pub key_max: Option<u8>,
+    /// Of values: bytes of a value, at most.
+    pub value_max: Option<ByteSize>,
+    /// Of values: whether Stores and Deletes are acknowledged only when they are durable.
+    pub durable_stores: Option<bool>,
 }
 
 /// The random write area of zones, in a drive description: `true`, `false`, or how long it is.
@@ -119,8 +129,8 @@ pub enum RandomWriteArea {
 type Given<const FIELDS: usize> = [(&'static str, bool); FIELDS];
 
 impl FtlSection {
-    /// Fields, and whether they are given: those that only drives of blocks heed, those of zones, and those of segments.
-    fn given(&self) -> (Given<16>, Given<5>, Given<3>) {
+    /// Fields, and whether they are given: those that only drives of blocks heed, those of zones, those of segments, and those of values.
+    fn given(&self) -> (Given<16>, Given<5>, Given<3>, Given<4>) {
         let blocks = [
             ("victim", self.victim.is_some()),
             ("collection", self.collection.is_some()),
@@ -151,12 +161,18 @@ impl FtlSection {
             ("max_open_segments", self.max_open_segments.is_some()),
             ("interface", self.interface.is_some()),
         ];
-        (blocks, zones, segments)
+        let values = [
+            ("keys_max", self.keys_max.is_some()),
+            ("key_max", self.key_max.is_some()),
+            ("value_max", self.value_max.is_some()),
+            ("durable_stores", self.durable_stores.is_some()),
+        ];
+        (blocks, zones, segments, values)
     }
 
     /// Whether it says nothing but what an FTL of `kind` heeds, where that is of zones or segments, or one that has neither.
     pub(crate) fn expect_of_kind(&self, kind: FtlKind) -> Result<(), String> {
-        let (blocks, zones, segments) = self.given();
+        let (blocks, zones, segments, values) = self.given();
         let first = |fields: &[(&'static str, bool)]| fields.iter().find_map(|(field, given)| given.then_some(*field));
         let only = |noun: &str, field: Option<&str>| match field {
             None => Ok(()),
@@ -164,6 +180,9 @@ impl FtlSection {
                 Err(format!("{field} is of use to {noun} only; leave it away, or write kind = \"{noun}\" in [ftl]"))
             }
         };
+        if kind != FtlKind::Values {
+            only("values", first(&values))?;
+        }
         match kind {
             FtlKind::Zones | FtlKind::Segments => {
                 let noun = if kind == FtlKind::Zones { "zones" } else { "segments" };
@@ -173,8 +192,11 @@ impl FtlSection {
                 if kind == FtlKind::Zones { only("segments", first(&segments)) } else { only("zones", first(&zones)) }
             }
             // Pages are cleaned, too.
-            FtlKind::Pages => match first(&blocks[1..]).or(first(&zones)).or(first(&segments)) {
-                Some(field) => Err(format!("{field} is of no use to pages; leave it away")),
+            FtlKind::Pages | FtlKind::Values => match first(&blocks[1..]).or(first(&zones)).or(first(&segments)) {
+                Some(field) => {
+                    let noun = if kind == FtlKind::Pages { "pages" } else { "values" };
+                    Err(format!("{field} is of no use to {noun}; leave it away"))
+                }
                 None => Ok(()),
             },
             FtlKind::Block | FtlKind::Tables => {

@@ -8,6 +8,8 @@
 //! | [`table_drive`] | a table drive from its description |
 //! | [`page_drive`] | a store of pages from its description |
 //! | [`page_store`] | the same, open: each request is waited for |
+//! | [`value_drive`] | a key-value drive from its description |
+//! | [`value_store`] | the same, open: each request is waited for |
 //! | [`new_file`] | a file that is there whole or not at all |
 //! | [`small_file`] | a file that is read as a whole, if it is no drive |
 //! | [`plugin`] | the plugin that puts files of RocksDB on table drives |
@@ -23,3 +25,5 @@ pub mod page_store;
 pub mod plugin;
 pub mod small_file;
 pub mod table_drive;
+pub mod value_drive;
+pub mod value_store;

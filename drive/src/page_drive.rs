@@ -50,21 +50,26 @@ impl PageDrive {
             return Err(Failure::bad_input("ftl.kind is not \"pages\": only a store of pages has pages")
                 .fix("write kind = \"pages\" in [ftl]"));
         }
+        PageDrive::described(file)
+    }
+
+    /// What `file` says of a store of pages, whatever hosts see of it.
+    pub(crate) fn described(file: &DriveDescription) -> Result<PageDrive, Failure> {
         let name = file.media.profile.as_deref().unwrap_or("cosmos");
         let profile = find_profile(name).map_err(|failure| failure.about("media.profile"))?;
         let disk = match file.media.store {
             Some(StoreName::Stamps) => {
-                return Err(Failure::bad_input("media.store = \"stamps\" keeps no bytes, and pages have some")
-                    .fix("choose \"ram\" or \"file\""));
+                return Err(Failure::bad_input(
+                    "media.store = \"stamps\" keeps no bytes, and pages and values have some",
+                )
+                .fix("choose \"ram\" or \"file\""));
             }
             Some(StoreName::File) => file.media.path.clone(),
             Some(StoreName::Ram) | None => None,
         };
         let capacity = file.media.capacity.unwrap_or(CAPACITY_DEFAULT);
         if capacity.0 == 0 {
-            return Err(
-                Failure::bad_input("media.capacity = 0: a store of no bytes").fix("say how much pages can hold")
-            );
+            return Err(Failure::bad_input("media.capacity = 0: a store of no bytes").fix("say how much it can hold"));
         }
         Ok(PageDrive {
             profile,
@@ -146,16 +151,28 @@ impl PageDrive {
     /// # Errors
     /// If it cannot be made.
     pub fn make(&self, disk: &Path, existing: Existing, seed: Option<u64>) -> Result<ByteSize, Failure> {
+        self.make_as(disk, existing, seed, (), |drive: &PageFtl<_>| ByteSize(drive.capacity_bytes()))
+    }
+
+    /// Makes a drive of this kind in the file `disk`. Returns what is told of it.
+    pub(crate) fn make_as<F: Ftl<Media = EmulatedDevice>, T>(
+        &self,
+        disk: &Path,
+        existing: Existing,
+        seed: Option<u64>,
+        shape: F::Shape,
+        tell: impl FnOnce(&F) -> T,
+    ) -> Result<T, Failure> {
         let (seed, chunks) = (seed.unwrap_or_else(another_seed), self.chunks_per_pu()?);
         new_file::make(disk, existing, |temporary| {
             let device = EmulatedDevice::create(temporary, &self.profile, chunks, MediaTiming::Instant, seed);
             let mut device = device.map_err(Failure::failed)?;
             device.set_durability(self.durability).map_err(Failure::failed)?;
             let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
-            let drive = PageFtl::format(device, self.config(seed), (), &mut clock).map_err(Failure::failed)?;
-            let capacity = ByteSize(drive.capacity_bytes());
+            let drive = F::format(device, self.config(seed), shape, &mut clock).map_err(Failure::failed)?;
+            let told = tell(&drive);
             drive.close(&mut clock).map_err(Failure::failed)?;
-            Ok(capacity)
+            Ok(told)
         })
     }
 
@@ -164,11 +181,20 @@ impl PageDrive {
     /// # Errors
     /// If it cannot be made.
     pub fn in_memory(&self, seed: u64) -> Result<PageStore<EmulatedDevice>, Failure> {
+        self.in_memory_as(seed, ()).map(|(drive, clock)| PageStore::new(drive, clock))
+    }
+
+    /// Makes a drive of this kind in memory, in virtual time.
+    pub(crate) fn in_memory_as<F: Ftl<Media = EmulatedDevice>>(
+        &self,
+        seed: u64,
+        shape: F::Shape,
+    ) -> Result<(F, PaceClock), Failure> {
         let chunks = self.chunks_per_pu()?;
         let device = EmulatedDevice::new(self.profile.clone(), chunks, Store::Ram, MediaTiming::Modelled, seed);
         let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
-        let drive = PageFtl::format(device.map_err(Failure::failed)?, self.config(seed), (), &mut clock);
-        Ok(PageStore::new(drive.map_err(Failure::failed)?, clock))
+        let drive = F::format(device.map_err(Failure::failed)?, self.config(seed), shape, &mut clock);
+        Ok((drive.map_err(Failure::failed)?, clock))
     }
 
     /// Opens the drive.
@@ -176,6 +202,11 @@ impl PageDrive {
     /// # Errors
     /// If it is in memory, not there, in use, of another kind, or cannot be trusted.
     pub fn open(&self, access: Access) -> Result<PageStore<EmulatedDevice>, Failure> {
+        self.open_as(access).map(|(drive, clock)| PageStore::new(drive, clock))
+    }
+
+    /// Opens the drive, which is of this kind.
+    pub(crate) fn open_as<F: Ftl<Media = EmulatedDevice>>(&self, access: Access) -> Result<(F, PaceClock), Failure> {
         let Some(disk) = &self.disk else {
             return Err(Failure::bad_input("the drive is in memory, and gone with its program")
                 .fix("a drive that is to be used again has media.store = \"file\""));
@@ -206,18 +237,26 @@ fn expect_of_pages(victim: VictimPolicy) -> Result<VictimPolicy, Failure> {
 /// # Errors
 /// If it is in use, of another kind, or cannot be trusted.
 pub fn open_stored(disk: &Path, access: Access) -> Result<PageStore<EmulatedDevice>, Failure> {
+    open_stored_as(disk, access).map(|(drive, clock)| PageStore::new(drive, clock))
+}
+
+/// Opens the drive of this kind that is kept in `disk`.
+pub(crate) fn open_stored_as<F: Ftl<Media = EmulatedDevice>>(
+    disk: &Path,
+    access: Access,
+) -> Result<(F, PaceClock), Failure> {
     let config = Config { payload: FrameForm::Bytes, host_frames: HOST_FRAMES, ..Config::default() };
     open_disk(disk, MediaTiming::Instant, Pace::wall(), config, access, None)
 }
 
-fn open_disk(
+fn open_disk<F: Ftl<Media = EmulatedDevice>>(
     disk: &Path,
     timing: MediaTiming,
     pace: Pace,
     config: Config,
     access: Access,
     durability: Option<Durability>,
-) -> Result<PageStore<EmulatedDevice>, Failure> {
+) -> Result<(F, PaceClock), Failure> {
     let opened = match access {
         Access::Inspect => EmulatedDevice::open_to_look_at(disk, timing),
         Access::ReadWrite | Access::Repair => EmulatedDevice::open(disk, timing),
@@ -227,7 +266,7 @@ fn open_disk(
         device.set_durability(durability).map_err(Failure::failed)?;
     }
     let mut clock = PaceClock { pace, now: Time::ZERO };
-    let drive = PageFtl::open_with(device, config, (), access, &mut clock);
+    let drive = F::open_with(device, config, F::Asked::default(), access, &mut clock);
     let drive = drive.map_err(|error| Failure::failed(error).about(disk.display()))?;
-    Ok(PageStore::new(drive, clock))
+    Ok((drive, clock))
 }

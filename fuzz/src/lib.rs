@@ -11,6 +11,7 @@
 //! | `profile` | a NAND device as TOML | what is accepted can be written, read back and built |
 //! | `drive_description` | a drive as TOML | errors name line and field |
 //! | `server` | what a host says to a served drive after a good handshake | others are served, nothing is kept |
+//! | `resp` | what a Redis client sends | no part of a command is one, and what follows it changes nothing |
 //! | `store_file` | the start of a drive description, its chunk records | what is accepted is written the same way |
 //! | `out_of_band` | the bytes beside each block | the same, and no other payload passes for this one |
 //! | `superblock` | a superblock | the same |
@@ -51,6 +52,7 @@ mod nvme_auth;
 mod nvme_tcp;
 mod out_of_band;
 mod profile;
+mod resp;
 mod server;
 mod store_file;
 mod store_of_pages;
@@ -66,7 +68,7 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     Target { name: "catalog", run: catalog::run },
     Target { name: "control", run: control::run },
     Target { name: "drive_description", run: drive_description::run },
@@ -82,6 +84,7 @@ pub const TARGETS: [Target; 20] = [
     Target { name: "nvme", run: controller::run },
     Target { name: "out_of_band", run: out_of_band::run },
     Target { name: "profile", run: profile::run },
+    Target { name: "resp", run: resp::run },
     Target { name: "server", run: server::run },
     Target { name: "store_file", run: store_file::run },
     Target { name: "store_of_pages", run: store_of_pages::run },

@@ -4,6 +4,7 @@
 
 mod double_write;
 mod journaled_fs;
+mod key_mix;
 mod log_structured_fs;
 mod lsm_tree;
 mod segments;
@@ -13,6 +14,7 @@ mod writers;
 
 pub use double_write::{DoubleWrite, DoubleWriteConfig};
 pub use journaled_fs::JournaledFs;
+pub use key_mix::{KeyLoad, KeyMix, KeyRequest};
 pub use log_structured_fs::LogStructuredFs;
 pub use lsm_tree::{LsmConfig, LsmTrees};
 pub use segments::Segments;

@@ -20,10 +20,10 @@ const LONG: [(&str, usize); 6] = [
 ];
 
 /// Types whose methods stand in many files of their crate, so each of these names the type and the type has each of them.
-const SHARED: [&str; 3] = ["block_ftl::BlockFtl", "drive::ZoneFtl", "drive::PageFtl"];
+const SHARED: [&str; 4] = ["block_ftl::BlockFtl", "drive::ZoneFtl", "drive::PageFtl", "drive::ValueFtl"];
 
 /// The crates below `ftl/`, and which of the others each is composed of.
-const FTLS: [(&str, &[&str]); 7] = [
+const FTLS: [(&str, &[&str]); 8] = [
     ("parts", &[]),
     ("blocks", &["parts"]),
     ("tables", &["parts", "blocks"]),
@@ -31,6 +31,7 @@ const FTLS: [(&str, &[&str]); 7] = [
     ("segments", &["parts", "blocks", "zones"]),
     ("append", &["parts", "blocks"]),
     ("pages", &["parts", "blocks"]),
+    ("values", &["parts", "blocks", "pages"]),
 ];
 
 /// Whether the house is in order.

@@ -546,6 +546,9 @@ fn open_failure(stored: &Stored<'_>, error: &OpenError) -> Failure {
         OpenError::OtherKind { found: "page", .. } => {
             Failure::bad_input(failure).fix("`openftl pages list --drive` shows the pages of a store")
         }
+        OpenError::OtherKind { found: "key-value", .. } => {
+            Failure::bad_input(failure).fix("`openftl kv list --drive` shows the keys of the drive")
+        }
         OpenError::OtherKind { .. } => {
             Failure::bad_input(failure).fix("`openftl files` shows what is on a table drive")
         }

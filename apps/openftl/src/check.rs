@@ -285,6 +285,9 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
     if report.pages > 0 {
         _ = writeln!(text, "  {} pages that were read and verified", thousands(report.pages - report.pages_lost));
     }
+    if report.keys > 0 {
+        _ = writeln!(text, "  {} keys that have values and are in the directory of keys", thousands(report.keys));
+    }
     if report.zones > 0 {
         let (zones, blocks) = (thousands(report.zones), thousands(report.zone_blocks_verified));
         let noun = findings.face.noun();

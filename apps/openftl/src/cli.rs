@@ -12,6 +12,7 @@ mod explain;
 mod explore;
 mod files;
 mod inspect;
+pub mod kv;
 mod man;
 mod number;
 pub mod nvme;
@@ -87,6 +88,8 @@ pub enum Command {
     Files(Files),
     /// Puts, gets, deletes and lists pages of a store of pages, or measures one.
     Pages(pages::Pages),
+    /// Puts, gets, deletes and lists keys of a key-value drive, or measures one.
+    Kv(kv::Kv),
     /// Lists the NAND devices that drives can be made of.
     Profiles(Profiles),
     /// Makes an experiment of a paper again and says whether its findings hold.

@@ -13,9 +13,11 @@ use openftl_drive::new_file::{self, Existing};
 use openftl_drive::page_drive::PageDrive;
 use openftl_drive::plugin;
 use openftl_drive::table_drive::TableDrive;
+use openftl_drive::value_drive::ValueDrive;
 use openftl_media::partition::span;
 use openftl_media::{DeviceError, EmulatedDevice, Media, PartKind, StoreError, Timing};
 use openftl_parts::Access;
+use openftl_values::ValueInfo;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -64,6 +66,9 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
     }
     if let Some(drive) = page_drive(&arguments.flags)? {
         return make_page_drive(&drive, arguments);
+    }
+    if let Some(drive) = value_drive(&arguments.flags)? {
+        return make_value_drive(&drive, arguments);
     }
     let settings = Settings::gather_any(&arguments.flags, CAPACITY_DEFAULT)?;
     if disk.exists() && !arguments.force {
@@ -124,23 +129,40 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
 
 /// The table drive that the drive description describes, if it does.
 fn table_drive(flags: &cli::DriveFlags) -> Result<Option<TableDrive>, Failure> {
-    let Some(path) = &flags.drive else { return Ok(None) };
-    let file = DriveDescription::read(path)?;
-    if file.ftl.kind != Some(FtlKind::Tables) {
-        return Ok(None);
-    }
+    let Some((path, file)) = description_of(FtlKind::Tables, flags)? else { return Ok(None) };
     let drive = TableDrive::of(&file).map_err(|error| Failure::bad_input(error.of(&path.display().to_string())))?;
     Ok(Some(drive))
 }
 
-/// The store of pages that the drive description describes, if it does.
-fn page_drive(flags: &cli::DriveFlags) -> Result<Option<PageDrive>, Failure> {
+/// The drive description, if it is of this kind of drive.
+fn description_of(kind: FtlKind, flags: &cli::DriveFlags) -> Result<Option<(&Path, DriveDescription)>, Failure> {
     let Some(path) = &flags.drive else { return Ok(None) };
     let file = DriveDescription::read(path)?;
-    if file.ftl.kind != Some(FtlKind::Pages) {
-        return Ok(None);
-    }
+    Ok((file.ftl.kind == Some(kind)).then_some((path.as_path(), file)))
+}
+
+/// The store of pages that the drive description describes, if it does.
+fn page_drive(flags: &cli::DriveFlags) -> Result<Option<PageDrive>, Failure> {
+    let Some((path, file)) = description_of(FtlKind::Pages, flags)? else { return Ok(None) };
     PageDrive::of(&file).map(Some).map_err(|failure| failure.about(path.display()))
+}
+
+/// The key-value drive that the drive description describes, if it does.
+fn value_drive(flags: &cli::DriveFlags) -> Result<Option<ValueDrive>, Failure> {
+    let Some((path, file)) = description_of(FtlKind::Values, flags)? else { return Ok(None) };
+    ValueDrive::of(&file).map(Some).map_err(|failure| failure.about(path.display()))
+}
+
+#[derive(Serialize)]
+struct MadeValueDrive<'a> {
+    disk: &'a Path,
+    /// What values can take, with what stands before and behind each.
+    capacity_bytes: u64,
+    keys_max: u64,
+    key_max: u8,
+    value_max: u32,
+    durable_stores: bool,
+    flash_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -193,6 +215,31 @@ fn make_page_drive(drive: &PageDrive, arguments: &cli::Create) -> Result<(), Fai
         "{sign} {}: {capacity} for pages and their headers, on {} of {} flash ({} dies in {} groups, {} chunks on each)\n\n\
          Next\n  echo hello | openftl pages put --drive {0} 7\n",
         disk.display(),
+        ByteSize(flash_bytes),
+        drive.profile(),
+        geometry.pus(),
+        geometry.groups,
+        geometry.chunks_per_pu,
+    ))
+}
+
+fn make_value_drive(drive: &ValueDrive, arguments: &cli::Create) -> Result<(), Failure> {
+    let disk = &arguments.disk;
+    let existing = expect_makeable(None, arguments, "a key-value drive")?;
+    let made = drive.make(disk, existing, arguments.seed)?;
+    let geometry = drive.geometry()?;
+    let flash_bytes = geometry.bytes();
+    let ValueInfo { capacity_bytes, keys_max, key_max, value_max, durable_stores, .. } = made;
+    if arguments.json {
+        let made = MadeValueDrive { disk, capacity_bytes, keys_max, key_max, value_max, durable_stores, flash_bytes };
+        return say(&crate::json(&made)?);
+    }
+    let sign = Palette::of_stdout().paint(Ink::Good, "✓");
+    say(&format!(
+        "{sign} {}: {} for values and what stands beside each, {keys_max} keys of up to {key_max} bytes, on {} of {} flash ({} dies in \
+         {} groups, {} chunks on each)\n\nNext\n  echo world | openftl kv put --drive {0} hello\n",
+        disk.display(),
+        ByteSize(capacity_bytes),
         ByteSize(flash_bytes),
         drive.profile(),
         geometry.pus(),

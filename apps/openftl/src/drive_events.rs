@@ -37,7 +37,7 @@ pub fn other_opened(name: &str, drive: &AnyDrive<Flash>) {
     match drive {
         AnyDrive::Zones(drive) => zones_opened(name, drive),
         AnyDrive::Pages(drive) => pages_opened(name, drive),
-        AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are told of otherwise"),
+        AnyDrive::Blocks(_) | AnyDrive::Tables(_) | AnyDrive::Values(_) => unreachable!("these are told of otherwise"),
     }
 }
 

@@ -208,7 +208,8 @@ pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
     let cells = cells(drive.block());
     let zones = || drive.zones().map(|zones| TenantFacts::of_zones(zones));
     let pages = || drive.pages().map(|pages| TenantFacts::of_pages(pages));
-    let tenant = drive.tables().map(TenantFacts::of_tables).or_else(zones).or_else(pages);
+    let values = || drive.values().map(|values| TenantFacts::of_values(values));
+    let tenant = drive.tables().map(TenantFacts::of_tables).or_else(zones).or_else(pages).or_else(values);
     let below = Below::of(drive.block().media()).expect("stored flash is emulated");
     let facts = facts(drive.block(), &cells, &below, 0..cells.len()).with(tenant);
     if arguments.json {

@@ -1,5 +1,5 @@
 //! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `compare`, `sweep`, `inspect`, `check`,
-//! `files`, `profiles`, `reproduce`, `explore`, `explain`, `completions`, `man`.
+//! `files`, `pages`, `kv`, `profiles`, `reproduce`, `explore`, `explain`, `completions`, `man`.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
 
@@ -26,6 +26,7 @@ mod files;
 mod flash;
 mod host_access;
 mod inspect;
+mod kv;
 mod log;
 mod manual;
 mod measure;
@@ -45,6 +46,7 @@ mod reproduce;
 mod result_file;
 mod serve;
 mod serve_tables;
+mod serve_values;
 mod settings;
 mod sweep;
 mod terminal;
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Files(arguments) => files::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments),
+        Command::Kv(arguments) => kv::run(&arguments),
         Command::Profiles(arguments) => profiles::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Explore(arguments) => explore::run(&arguments),

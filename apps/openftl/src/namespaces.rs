@@ -131,7 +131,7 @@ impl Namespaces {
         let (mut drives, mut others, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         let mut keep = |opened| match opened {
             AnyDrive::Blocks(drive) => drives.push(*drive),
-            AnyDrive::Tables(_) => unreachable!("these have a server of their own"),
+            AnyDrive::Tables(_) | AnyDrive::Values(_) => unreachable!("these have a server of their own"),
             other => others.push(other),
         };
         if parts.is_empty() {

@@ -22,6 +22,9 @@ pub struct Ready {
     /// The URI for programs that use a table drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<String>,
+    /// Addresses for Redis clients.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    redis: Vec<String>,
     /// The control socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     control: Option<String>,
@@ -57,6 +60,11 @@ impl Ready {
         Ready { files: Some(uri), ..Ready::new(control) }
     }
 
+    /// A key-value drive, for Redis clients at these addresses.
+    pub fn values(redis: &[String]) -> Ready {
+        Ready { redis: redis.to_vec(), ..Ready::new(None) }
+    }
+
     fn new(control: Option<&Endpoint>) -> Ready {
         let control = control.map(written);
         Ready { ready: true, pid: std::process::id(), control, ..Ready::default() }
@@ -82,6 +90,7 @@ impl Ready {
             ("OPENFTL_URI", self.nbd.first().or(self.pages.first()).or(self.files.as_ref())),
             ("OPENFTL_SOCKET", self.socket.as_ref()),
             ("OPENFTL_NVME_TCP", self.nvme_tcp.first()),
+            ("OPENFTL_REDIS", self.redis.first()),
             ("OPENFTL_CONTROL", self.control.as_ref()),
         ]
         .into_iter()

@@ -24,6 +24,7 @@ use crate::passed::Passed;
 use crate::power::{self, Home};
 use crate::ready::Ready;
 use crate::serve_tables;
+use crate::serve_values;
 use crate::settings::Settings;
 use crate::terminal::{Ink, Palette, say};
 use crate::totals::Totals;
@@ -101,6 +102,9 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     let palette = voice.palette();
     if let Some((file, drive)) = serve_tables::table_drive(arguments)? {
         return serve_tables::run(arguments, &file, &drive, voice, passed);
+    }
+    if let Some(served) = serve_values::value_drive(arguments)? {
+        return serve_values::run(arguments, &served, voice, &passed);
     }
     if let Some(listener) = passed.files.first() {
         return Err(Failure::bad_input(format_args!(
@@ -450,7 +454,7 @@ fn served_as(drive: AnyDrive<Flash>) -> Other<Flash> {
     match drive {
         AnyDrive::Zones(drive) => Other::Zones(drive),
         AnyDrive::Pages(drive) => Other::Pages(drive),
-        AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are served otherwise"),
+        AnyDrive::Blocks(_) | AnyDrive::Tables(_) | AnyDrive::Values(_) => unreachable!("these are served otherwise"),
     }
 }
 

@@ -143,6 +143,14 @@ impl Settings {
             )
             .fix("`openftl create` makes it, `openftl serve` serves it, and RocksDB opens it by its URI"));
         }
+        if file.ftl.kind == Some(FtlKind::Values) {
+            return Err(Failure::bad_input(
+                "ftl.kind = \"values\": this command is for drives of blocks, and a key-value drive has keys",
+            )
+            .fix(
+                "`openftl create` makes it, `openftl kv` puts, gets and lists, and `openftl serve --redis` serves it",
+            ));
+        }
         let pages = (file.ftl.kind == Some(FtlKind::Pages)).then(|| PageDrive::of(&file)).transpose()?;
         let profile = flags.profile.as_deref().or(file.media.profile.as_deref()).unwrap_or(PROFILE_DEFAULT);
         let profile = find_profile(profile)?;
@@ -179,7 +187,7 @@ impl Settings {
         let zones = match file.ftl.kind {
             Some(FtlKind::Zones) => Some(ZoneSettings::of(&file.ftl, &file.ftl, drive.capacity, &drive)),
             Some(FtlKind::Segments) => Some(ZoneSettings::of_segments(&file.ftl, drive.capacity, &drive)),
-            Some(FtlKind::Block | FtlKind::Tables | FtlKind::Pages) | None => None,
+            Some(FtlKind::Block | FtlKind::Tables | FtlKind::Pages | FtlKind::Values) | None => None,
         };
         if let (Some(flag), Some(zones)) = (flags.for_blocks_only(), &zones) {
             let noun = zones.face.noun();

@@ -6,6 +6,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod drives;
+mod kv;
 
 use drives::{Drive, Path};
 use openftl_drive::table_drive::TableVolume;

@@ -54,6 +54,13 @@ pub struct CheckReport {
     pub pages: u64,
     /// See [`CheckReport::pages`].
     pub pages_lost: u64,
+    /// Keys of a key-value drive.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub keys: u64,
+}
+
+fn is_zero(keys: &u64) -> bool {
+    *keys == 0
 }
 
 /// A table of which blocks cannot be read.

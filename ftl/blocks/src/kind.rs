@@ -15,6 +15,8 @@ pub enum DriveKind {
     Segments,
     /// Pages of any size.
     Pages,
+    /// Keys and values.
+    Values,
     /// Something of a later version.
     Newer,
 }
@@ -27,6 +29,7 @@ impl DriveKind {
             (0, _) => DriveKind::Blocks,
             (_, 0) if tenant.kind == 0 => DriveKind::Tables,
             (_, 0) if tenant.kind == TenantNote::PAGES => DriveKind::Pages,
+            (_, 0) if tenant.kind == TenantNote::VALUES => DriveKind::Values,
             // 3: with windows.
             (_, 1 | 3) => DriveKind::Zones,
             (_, 2) => DriveKind::Segments,
@@ -49,6 +52,7 @@ impl DriveKind {
             DriveKind::Zones => "zoned",
             DriveKind::Segments => "segment",
             DriveKind::Pages => "page",
+            DriveKind::Values => "key-value",
             DriveKind::Newer => "newer",
         }
     }

@@ -226,7 +226,8 @@ impl PageFtl {
     }
 
     /// Changes of a batch, at most.
-    fn batch_max(&self) -> usize {
+    #[must_use]
+    pub fn batch_max(&self) -> usize {
         self.pages.log.bytes() / QUEUE_SHARE / CHANGE_BYTES
     }
 
@@ -614,7 +615,7 @@ impl StoreTarget for PageFtl {
                 Ok(())
             }
             StoreRequest::Sync => match self.expect_writable() {
-                Err(error) if self.pages.queue.last() > self.durable => Err(error),
+                Err(error) if self.pages.queue.last() > self.pages.durable => Err(error),
                 _ => {
                     self.committed(tag, Durability::Durable, self.pages.queue.last());
                     Ok(())

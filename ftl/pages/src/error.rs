@@ -1,6 +1,6 @@
 //! Why a store of pages refuses a request, or could not do it.
 
-use crate::place::PAGE_BYTES_MAX;
+use crate::place::OWN_BYTES_MAX;
 use openftl_parts::target::IoError;
 use openftl_parts::words::ReadOnlyReason;
 
@@ -133,6 +133,6 @@ pub enum StoreError {
 
 /// Whether a page can have so many bytes on a drive whose pages have `most` at most.
 pub(crate) fn expect_length(lpid: u64, bytes: usize, most: u32) -> Result<u32, StoreError> {
-    let length = u32::try_from(bytes).ok().filter(|bytes| (1..=most.min(PAGE_BYTES_MAX)).contains(bytes));
+    let length = u32::try_from(bytes).ok().filter(|bytes| (1..=most.min(OWN_BYTES_MAX)).contains(bytes));
     length.ok_or(StoreError::Length { lpid, bytes: bytes as u64, most })
 }

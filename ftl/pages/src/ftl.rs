@@ -4,65 +4,58 @@ use crate::checkpointing::Checkpoint;
 use crate::drive::PageFtl;
 use crate::finding;
 use crate::pages::Pages;
+use crate::place::{OWN_BYTES_MAX, PAGE_BYTES_MAX};
 use crate::sizing::{LEAST, page_bytes_max, pages_for};
 use crate::tenancy::note;
 use openftl_blocks::{BlockFtl, CheckReport, Ftl};
-use openftl_core::Clock;
+use openftl_core::{Clock, Geometry};
 use openftl_media::{ChunkState, Media};
 use openftl_parts::config::Config;
 use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::Target;
 use openftl_parts::tenant::Tenant;
-use openftl_parts::words::Access;
+use openftl_parts::words::{Access, TenantNote};
+
+/// What hosts see of a store of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Its pages.
+    Pages,
+    /// Keys and values, which another FTL keeps in pages.
+    Values,
+}
+
+impl Purpose {
+    fn kind(self) -> u8 {
+        match self {
+            Purpose::Pages => TenantNote::PAGES,
+            Purpose::Values => TenantNote::VALUES,
+        }
+    }
+
+    /// The longest page.
+    fn page_bytes_max(self, geometry: &Geometry) -> u32 {
+        match (self, page_bytes_max(geometry)) {
+            // What stands behind the longest value is beyond it.
+            (Purpose::Values, PAGE_BYTES_MAX) => OWN_BYTES_MAX,
+            (_, most) => most,
+        }
+    }
+}
 
 impl<M: Media> Ftl for PageFtl<M> {
     type Media = M;
     type Shape = ();
     type Asked = ();
 
-    /// The capacity of `config` is not looked at.
-    fn format(mut media: M, config: Config, (): (), clock: &mut dyn Clock) -> Result<Self, OpenError> {
-        let chunks = Chunks::report(&mut media, clock.now())?;
-        let geometry = chunks.geometry;
-        let mut good = vec![0; geometry.groups as usize];
-        let format = geometry.format();
-        for found in chunks.all().filter(|found| found.state != ChunkState::Offline) {
-            good[format.group_of(format.pu_of(found.chunk)) as usize] += 1;
-        }
-        let (layout, capacity, config) = pages_for(&geometry, &good, &config)?;
-        let mut pages = Pages::new(&geometry, layout, page_bytes_max(&geometry), capacity, config.victim);
-        let mut ftl = BlockFtl::format_beside(media, config, clock, &mut pages)?;
-        pages.release_found(&mut ftl.flash);
-        pages.keep_frames(&mut ftl.flash);
-        let mut drive = PageFtl::new(ftl, pages);
-        // The anchor says how large it is.
-        drive.checkpoint_now(clock)?;
-        Ok(drive)
+    fn format(media: M, config: Config, (): (), clock: &mut dyn Clock) -> Result<Self, OpenError> {
+        PageFtl::format_for(media, config, Purpose::Pages, clock)
     }
 
     fn open_with(media: M, config: Config, (): (), access: Access, clock: &mut dyn Clock) -> Result<Self, OpenError> {
-        let geometry = *media.geometry();
-        // What it was formatted for is found in its superblock.
-        let config = config.beside(note(&LEAST), LEAST.area_blocks());
-        let mut pages = Pages::new(&geometry, LEAST, page_bytes_max(&geometry), 0, config.victim);
-        let find = |ftl: &mut BlockFtl, pages: &mut Pages, clock: &mut dyn Clock| {
-            pages.keep_frames(&mut ftl.flash);
-            finding::adopt(ftl, pages, access, clock)
-        };
-        let ftl = BlockFtl::open_beside(media, config, access, clock, &mut pages, find)?;
-        let mut drive = PageFtl::new(ftl, pages);
-        // What was read to open it is no work for a host.
-        drive.ftl.reset_statistics();
-        if access != Access::Inspect {
-            drive.ftl.flash.turn_read_only_if_worn_out(&drive.ftl.journal.superblock);
-            drive.pages.release_found(&mut drive.ftl.flash);
-            drive.ftl.hand_over();
-            drive.secure_log(clock)?;
-        }
-        Ok(drive)
+        PageFtl::open_for(media, config, Purpose::Pages, access, clock)
     }
-
     fn block(&self) -> &BlockFtl<M> {
         &self.ftl
     }
@@ -105,6 +98,70 @@ impl<M: Media> Ftl for PageFtl<M> {
 
     fn crash(self) -> M {
         self.ftl.crash()
+    }
+}
+
+impl<M: Media> PageFtl<M> {
+    /// Makes a new store on a device, for a purpose. The capacity of `config` is not looked at.
+    ///
+    /// # Errors
+    /// As of [`Ftl::format`].
+    pub fn format_for(
+        mut media: M,
+        config: Config,
+        purpose: Purpose,
+        clock: &mut dyn Clock,
+    ) -> Result<Self, OpenError> {
+        let chunks = Chunks::report(&mut media, clock.now())?;
+        let geometry = chunks.geometry;
+        let mut good = vec![0; geometry.groups as usize];
+        let format = geometry.format();
+        for found in chunks.all().filter(|found| found.state != ChunkState::Offline) {
+            good[format.group_of(format.pu_of(found.chunk)) as usize] += 1;
+        }
+        let (layout, capacity, mut config) = pages_for(&geometry, &good, &config)?;
+        config.tenant.kind = purpose.kind();
+        let mut pages = Pages::new(&geometry, layout, purpose.page_bytes_max(&geometry), capacity, config.victim);
+        let mut ftl = BlockFtl::format_beside(media, config, clock, &mut pages)?;
+        pages.release_found(&mut ftl.flash);
+        pages.keep_frames(&mut ftl.flash);
+        let mut drive = PageFtl::new(ftl, pages);
+        // The anchor says how large it is.
+        drive.checkpoint_now(clock)?;
+        Ok(drive)
+    }
+
+    /// Opens a store that was made for a purpose.
+    ///
+    /// # Errors
+    /// As of [`Ftl::open_with`], also if it was made for another one.
+    pub fn open_for(
+        media: M,
+        config: Config,
+        purpose: Purpose,
+        access: Access,
+        clock: &mut dyn Clock,
+    ) -> Result<Self, OpenError> {
+        let geometry = *media.geometry();
+        // What it was formatted for is found in its superblock.
+        let mut config = config.beside(note(&LEAST), LEAST.area_blocks());
+        config.tenant.kind = purpose.kind();
+        let mut pages = Pages::new(&geometry, LEAST, purpose.page_bytes_max(&geometry), 0, config.victim);
+        let find = |ftl: &mut BlockFtl, pages: &mut Pages, clock: &mut dyn Clock| {
+            pages.keep_frames(&mut ftl.flash);
+            finding::adopt(ftl, pages, access, clock)
+        };
+        let ftl = BlockFtl::open_beside(media, config, access, clock, &mut pages, find)?;
+        let mut drive = PageFtl::new(ftl, pages);
+        // What was read to open it is no work for a host.
+        drive.ftl.reset_statistics();
+        if access != Access::Inspect {
+            drive.ftl.flash.turn_read_only_if_worn_out(&drive.ftl.journal.superblock);
+            drive.pages.release_found(&mut drive.ftl.flash);
+            drive.ftl.hand_over();
+            drive.secure_log(clock)?;
+        }
+        Ok(drive)
     }
 }
 

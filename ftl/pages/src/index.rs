@@ -6,7 +6,7 @@
 //!       │ slot 4               │ slot 0         │ no slot yet      blocks of the area that have them on media
 //! ```
 //!
-//! All of it is in memory: eight bytes for each page where pages are numbered without gaps. A leaf that has changed is *dirty* until a
+//! All of it is in memory: eight bytes for each page where pages are numbered without gaps, ten to twelve where they are near each other. A leaf that has changed is *dirty* until a
 //! checkpoint writes it to its block. A leaf that took a part of another one is written before that: so no page is ever in none of them. Where
 //! two of them have a page on media, the one that was split off is right.
 

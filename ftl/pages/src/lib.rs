@@ -47,6 +47,7 @@
 //! | `logging` | from the queue to the log |
 //! | `checkpointing` | from the log to the leaves |
 //! | `finding`, `replaying` | what is found of pages when a drive is opened, and of the log |
+//! | `facts` | what an FTL composed of it may know without reading |
 //! | `sizing` | how many bytes there is room for |
 //! | `ftl` | the drive as one of many: made, opened, verified, stopped |
 //! | `checking` | verifying all of it |
@@ -60,6 +61,7 @@ mod checkpointing;
 mod cleaning;
 pub mod drive;
 pub mod error;
+mod facts;
 mod finding;
 mod ftl;
 mod heat;
@@ -86,9 +88,10 @@ mod victim;
 pub use blocking::{BlockingStore, StoreFacts, StoreFailure};
 pub use drive::{PageFtl, TAGS};
 pub use error::{StoreError, WINDOW};
+pub use ftl::Purpose;
 pub use openftl_blocks::Ftl;
 pub use pages::PageStatistics;
-pub use place::{HEADER_BYTES, PAGE_BYTES_MAX};
+pub use place::{GRAIN_BYTES, HEADER_BYTES, PAGE_BYTES_MAX, grains_of};
 pub use request::{Change, PageFacts, Session, SessionId, StoreDone, StoreRequest, StoreTarget};
 pub use sizing::chunks_per_pu;
 pub use victim::cleans_by;

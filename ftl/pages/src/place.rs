@@ -33,8 +33,11 @@ pub const GRAINS_PER_BLOCK: u32 = (BLOCK_BYTES / GRAIN_BYTES) as u32;
 /// Bytes before each page.
 pub const HEADER_BYTES: usize = 32;
 
-/// The longest page that any drive takes.
+/// The longest page that hosts may put.
 pub const PAGE_BYTES_MAX: u32 = 1 << 20;
+
+/// The longest page of any drive: an FTL that is composed of pages may add something of its own to what its hosts have.
+pub(crate) const OWN_BYTES_MAX: u32 = PAGE_BYTES_MAX + 32;
 
 const GRAIN_BITS: u32 = GRAINS_PER_BLOCK.ilog2();
 /// Bits of the bytes of the last grain that a page leaves, and of its grains less one.
@@ -42,7 +45,7 @@ const SLACK_BITS: u32 = GRAIN_BYTES.ilog2();
 const LENGTH_BITS: u32 = 15;
 const POSITION_SHIFT: u32 = SLACK_BITS + LENGTH_BITS;
 
-const _: () = assert!(grains_of(PAGE_BYTES_MAX) <= 1 << LENGTH_BITS, "the longest page has a length");
+const _: () = assert!(grains_of(OWN_BYTES_MAX) <= 1 << LENGTH_BITS, "the longest page has a length");
 
 /// Grains that a page of so many bytes takes, with its header.
 #[must_use]
@@ -195,7 +198,7 @@ impl Header {
         let kind = [Kind::Page, Kind::Group].into_iter().find(|kind| *kind as u8 == raw.kind)?;
         let (lpid, version, bytes, crc) = (raw.lpid.get(), raw.version.get(), raw.bytes.get(), raw.crc.get());
         let found = Header { kind, lpid, version, bytes, crc };
-        let is_possible = (1..=PAGE_BYTES_MAX).contains(&bytes);
+        let is_possible = (1..=OWN_BYTES_MAX).contains(&bytes);
         (is_possible && raw.seal() == raw.sealed.get()).then_some(found)
     }
 }

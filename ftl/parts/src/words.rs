@@ -233,6 +233,9 @@ impl TenantNote {
     /// The kind of a store of pages. Its family is that of tables; what knows tables alone sees that it is none.
     pub const PAGES: u8 = 2 << TenantNote::FAMILY_BITS;
 
+    /// The kind of a store of pages that holds keys and values.
+    pub const VALUES: u8 = 3 << TenantNote::FAMILY_BITS;
+
     /// Which tenant it is, whatever else its kind says.
     #[must_use]
     pub fn family(self) -> u8 {
@@ -243,6 +246,6 @@ impl TenantNote {
     /// drive needs can be read without.
     #[must_use]
     pub fn goes_on_in_order(self) -> bool {
-        self.kind != 0 && self.kind != TenantNote::PAGES
+        ![0, TenantNote::PAGES, TenantNote::VALUES].contains(&self.kind)
     }
 }

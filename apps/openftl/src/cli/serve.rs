@@ -15,6 +15,7 @@ Examples:
   openftl serve --memory --profile cosmos --capacity 2GiB --timing instant --nbd unix:/tmp/openftl.sock
   openftl serve --memory --run 'nbdinfo $OPENFTL_URI'            for a test: the drive ends with the command
   openftl serve --drive drives/cosmos-block.toml
+  openftl serve --drive drives/kv.toml --redis 127.0.0.1:6379    a key-value drive for Redis clients
   openftl serve --drive drives/tenants.toml                      several namespaces on one device
   openftl serve disk.oftl --nvme-tcp 127.0.0.1:4420
   openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --dhchap-key hosts.keys
@@ -48,7 +49,7 @@ pub struct Serve {
     #[arg(long, requires = "device", help_heading = "Flash elsewhere")]
     pub format_device: bool,
     /// Serve while this shell command runs, and end with its status; it finds the drive in $OPENFTL_URI, $OPENFTL_SOCKET (NBD's),
-    /// $OPENFTL_NVME_TCP and $OPENFTL_CONTROL. What the server says goes to standard error.
+    /// $OPENFTL_NVME_TCP, $OPENFTL_REDIS and $OPENFTL_CONTROL. What the server says goes to standard error.
     #[arg(long, value_name = "CMD", help_heading = "Scripts")]
     pub run: Option<String>,
     /// Write one line of JSON to this file descriptor when clients can connect.
@@ -66,6 +67,9 @@ pub struct Serve {
     /// Where NVMe hosts connect, like 127.0.0.1:4420; may be repeated.
     #[arg(long, value_name = "ADDRESS")]
     pub nvme_tcp: Vec<std::net::SocketAddr>,
+    /// Where Redis clients of a key-value drive connect, like 127.0.0.1:6379; may be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    pub redis: Vec<std::net::SocketAddr>,
     /// The name of the subsystem that NVMe hosts connect to [default: nqn.2026-11.org.openftl:drive].
     #[arg(long, value_name = "NQN")]
     pub nqn: Option<openftl_nvme::Nqn>,

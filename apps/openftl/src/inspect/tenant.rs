@@ -1,4 +1,4 @@
-//! What `openftl inspect` says of the tables or zones of a drive.
+//! What `openftl inspect` says of the tables, zones or values of a drive.
 
 use crate::terminal::{Ink, Palette};
 use openftl_core::BLOCK_BYTES;
@@ -8,6 +8,7 @@ use openftl_media::Media;
 use openftl_pages::PageFtl;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_tables::TableFtl;
+use openftl_values::{ValueFtl, ValueTarget};
 use openftl_zones::{Face, ZoneFtl, ZoneState};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ pub enum TenantFacts {
     Segments(ZoneFacts),
     /// Pages of any size.
     Pages(PageStoreFacts),
+    /// Keys and values.
+    Values(ValueFacts),
 }
 
 /// What pages have of the device.
@@ -36,6 +39,23 @@ pub struct PageStoreFacts {
     page_bytes_max: u32,
     /// Memory for where pages are.
     map_bytes: u64,
+}
+
+/// What keys and values there are.
+#[derive(Serialize, Clone)]
+pub struct ValueFacts {
+    keys: u64,
+    keys_max: u64,
+    key_bytes: u64,
+    value_bytes: u64,
+    used_bytes: u64,
+    capacity_bytes: u64,
+    /// Keys of each run of the directory, the oldest one first.
+    runs: Vec<u64>,
+    /// Changes of the directory that no run has.
+    changes: usize,
+    /// Memory for where values are, and for the directory.
+    index_bytes: u64,
 }
 
 /// What tables have of the device.
@@ -108,6 +128,22 @@ impl TenantFacts {
         }
     }
 
+    /// Of a key-value drive.
+    pub fn of_values(drive: &ValueFtl) -> TenantFacts {
+        let info = drive.info();
+        TenantFacts::Values(ValueFacts {
+            keys: info.keys,
+            keys_max: info.keys_max,
+            key_bytes: info.key_bytes,
+            value_bytes: info.value_bytes,
+            used_bytes: info.used_bytes,
+            capacity_bytes: info.capacity_bytes,
+            runs: drive.runs(),
+            changes: drive.changes(),
+            index_bytes: drive.index_bytes(),
+        })
+    }
+
     /// Of a store of pages.
     pub fn of_pages(drive: &PageFtl) -> TenantFacts {
         TenantFacts::Pages(PageStoreFacts {
@@ -125,6 +161,7 @@ impl TenantFacts {
             TenantFacts::Tables(_) => None,
             TenantFacts::Zones(facts) | TenantFacts::Segments(facts) => Some(facts.capacity_bytes()),
             TenantFacts::Pages(facts) => Some(facts.capacity_bytes),
+            TenantFacts::Values(facts) => Some(facts.capacity_bytes),
         }
     }
 
@@ -135,13 +172,14 @@ impl TenantFacts {
             TenantFacts::Zones(_) => Some(Face::Zones.noun()),
             TenantFacts::Segments(_) => Some(Face::Segments.noun()),
             TenantFacts::Pages(_) => Some("pages"),
+            TenantFacts::Values(_) => Some("values"),
         }
     }
 
     /// What is above the blocks beside it, for people.
     pub fn title_of_blocks(&self) -> String {
         match (self, self.noun()) {
-            (TenantFacts::Pages(_), _) => "Log and map of pages".to_owned(),
+            (TenantFacts::Pages(_) | TenantFacts::Values(_), _) => "Map of pages".to_owned(),
             (_, Some(noun)) => format!("Records and tails of {noun}"),
             (_, None) => "Data".to_owned(),
         }
@@ -154,6 +192,7 @@ impl TenantFacts {
             TenantFacts::Pages(_) => "Pages",
             TenantFacts::Zones(_) => "Zones",
             TenantFacts::Segments(_) => "Segments",
+            TenantFacts::Values(_) => "Values",
         }
     }
 
@@ -188,6 +227,24 @@ impl TenantFacts {
                     ByteSize((*page_bytes_max).into()),
                     ByteSize(*map_bytes)
                 );
+            }
+            TenantFacts::Values(facts) => {
+                let share = facts.used_bytes as f64 / facts.capacity_bytes.max(1) as f64;
+                _ = writeln!(
+                    text,
+                    "  {} {:.1}% is taken: {} keys of {}, values of {}; there may be {} keys",
+                    bar(share),
+                    share * 100.0,
+                    thousands(facts.keys),
+                    ByteSize(facts.key_bytes),
+                    ByteSize(facts.value_bytes),
+                    thousands(facts.keys_max)
+                );
+                let runs: Vec<String> = facts.runs.iter().map(|keys| thousands(*keys)).collect();
+                let runs =
+                    if runs.is_empty() { "no runs".to_owned() } else { format!("runs of {} keys", runs.join(", ")) };
+                let memory = ByteSize(facts.index_bytes);
+                _ = writeln!(text, "  directory: {runs}, and {} changes; the index takes {memory}", facts.changes);
             }
             TenantFacts::Zones(facts) | TenantFacts::Segments(facts) => {
                 let is_zoned = matches!(self, TenantFacts::Zones(_));

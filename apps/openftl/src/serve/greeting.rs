@@ -107,7 +107,7 @@ fn in_words(drive: &AnyDrive<Flash>) -> String {
             ByteSize(drive.used_bytes()),
             ByteSize(drive.capacity_bytes())
         ),
-        AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are greeted otherwise"),
+        AnyDrive::Blocks(_) | AnyDrive::Tables(_) | AnyDrive::Values(_) => unreachable!("these are greeted otherwise"),
     }
 }
 

@@ -68,7 +68,9 @@ pub(super) fn nvme_target(
                 capacity_bytes: store.capacity_bytes(),
                 page_bytes_max: store.page_bytes_max(),
             }),
-            AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are served otherwise"),
+            AnyDrive::Blocks(_) | AnyDrive::Tables(_) | AnyDrive::Values(_) => {
+                unreachable!("these are served otherwise")
+            }
         };
         (uuid(drive.block().config().drive_id), kind)
     });

@@ -524,6 +524,7 @@ const NBDFUSE: Need = Need::Program("nbdfuse");
 const FUSERMOUNT: Need = Need::Program("fusermount3");
 const MKFS: Need = Need::Program("mkfs.ext4");
 const FUSE2FS: Need = Need::Program("fuse2fs");
+const REDIS_CLI: Need = Need::Program("redis-cli");
 
 pages! {
     the_readme_does_what_it_says: "README.md" needs [FIO];
@@ -548,6 +549,7 @@ pages! {
     zones_are_served_as_the_guide_says: "docs/guide/zones.md" needs [];
     segments_are_served_as_the_guide_says: "docs/guide/segments.md" needs [];
     pages_are_kept_as_the_guide_says: "docs/guide/pages.md" needs [];
+    values_are_kept_as_the_guide_says: "docs/guide/values.md" needs [REDIS_CLI];
     table_drives_do_what_the_guide_says: "docs/guide/tables.md" needs [];
     errors_are_those_of_the_guide: "docs/guide/errors.md" needs [];
     a_server_is_logged_as_the_guide_says: "docs/guide/logging.md" needs [NBDINFO, JQ];

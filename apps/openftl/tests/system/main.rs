@@ -36,6 +36,7 @@
 //! | [`sqlite`] | a database that must keep what it has committed |
 //! | [`browser`] | Chromium, which looks at the page of a comparison |
 //! | [`tenants`] | a device that is divided into namespaces |
+//! | [`values`] | a key-value drive that is served to clients of Redis |
 //! | [`witness`] | an honest client beside rude hosts |
 //! | [`wrong_words`] | command lines that are wrong, and their answers |
 //!
@@ -79,5 +80,6 @@ mod sqlite;
 mod sweep;
 mod tables;
 mod tenants;
+mod values;
 mod witness;
 mod wrong_words;

@@ -1,0 +1,7 @@
+//! Key-value drives, tested as hosts see them.
+
+mod crash_points;
+mod explorer;
+mod lists;
+mod requests;
+mod world;
