@@ -6,8 +6,9 @@
 //! | [`any_drive`] | a drive of any kind, found by what is on its media |
 //! | [`description`] | a drive description: media, FTL and host interface in one TOML file |
 //! | [`table_drive`] | a table drive from its description |
+//! | [`flash`] | the flash of a table drive or a store of pages, from its description |
 //! | [`page_drive`] | a store of pages from its description |
-//! | [`page_store`] | the same, open: each request is waited for |
+//! | [`page_store`] | the same, open, for any number of threads |
 //! | [`new_file`] | a file that is there whole or not at all |
 //! | [`small_file`] | a file that is read as a whole, if it is no drive |
 //! | [`plugin`] | the plugin that puts files of RocksDB on table drives |
@@ -16,6 +17,7 @@
 pub mod any_drive;
 pub mod description;
 pub mod failure;
+pub mod flash;
 mod ftl_section;
 pub mod new_file;
 pub mod page_drive;

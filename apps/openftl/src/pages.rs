@@ -10,7 +10,7 @@ use openftl_drive::page_drive::{PageDrive, open_stored};
 use openftl_drive::page_store::PageStore;
 use openftl_drive::small_file::is_stored_drive;
 use openftl_media::EmulatedDevice;
-use openftl_pages::{Change, SessionId, StoreError, StoreTarget};
+use openftl_pages::{BlockingStore, Change, SessionId, StoreError, StoreFailure};
 use openftl_parts::{Access, Durability};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -89,7 +89,7 @@ fn put(arguments: &PagePut) -> Result<(), Failure> {
 }
 
 fn delete(arguments: &PageDelete) -> Result<(), Failure> {
-    let mut store = open(&arguments.place, Access::ReadWrite)?;
+    let store = open(&arguments.place, Access::ReadWrite)?;
     for lpid in &arguments.lpids {
         store.stat(*lpid).map_err(failure)?;
     }
@@ -99,23 +99,22 @@ fn delete(arguments: &PageDelete) -> Result<(), Failure> {
     say(&format!("{sign} {} deleted\n", pages_in_words(arguments.lpids.len())))
 }
 
-type Stage<'a> = dyn FnMut(u64, Change<'_>) -> Result<(), StoreError> + 'a;
+type Stage<'a> = dyn FnMut(u64, Change<'_>) -> Result<(), StoreFailure> + 'a;
 
 /// Commits one batch, durably.
-fn change(place: &PagePlace, fill: impl FnOnce(&mut Stage<'_>) -> Result<(), StoreError>) -> Result<(), Failure> {
-    let mut store = open(place, Access::ReadWrite)?;
+fn change(place: &PagePlace, fill: impl FnOnce(&mut Stage<'_>) -> Result<(), StoreFailure>) -> Result<(), Failure> {
+    let store = open(place, Access::ReadWrite)?;
     let (session, last) = store.open_session(SESSION).map_err(failure)?;
-    let filled = fill(&mut |lpid, change| store.stage(session, last + 1, lpid, change));
+    let filled = fill(&mut |lpid, change| store.stage(session, last + 1, lpid, change, None));
     let done = filled.and_then(|()| store.commit(session, last + 1, Durability::Durable));
-    let now = store.now();
-    store.drive_mut().close_session(now, session, true).map_err(failure)?;
+    store.close_session(session, true).map_err(failure)?;
     store.close()?;
     done.map_err(failure)
 }
 
 fn get(arguments: &PageGet) -> Result<(), Failure> {
-    let mut store = open(&arguments.place, Access::Inspect)?;
-    let bytes = store.read(arguments.lpid).map_err(failure)?;
+    let store = open(&arguments.place, Access::Inspect)?;
+    let bytes = store.read_whole(arguments.lpid).map_err(failure)?;
     match std::io::stdout().lock().write_all(&bytes) {
         // Whoever reads has enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -125,11 +124,11 @@ fn get(arguments: &PageGet) -> Result<(), Failure> {
 
 fn list(arguments: &PageList) -> Result<(), Failure> {
     let store = open(&arguments.place, Access::Inspect)?;
-    let drive = store.drive();
     let limit = usize::try_from(arguments.limit).unwrap_or(usize::MAX);
-    let found = drive.list(arguments.from, limit);
+    let found = store.list(arguments.from, limit).map_err(failure)?;
     let pages: Vec<Listed> = found.into_iter().map(|(lpid, bytes)| Listed { lpid, bytes }).collect();
-    let (pages_all, used_bytes, capacity_bytes) = (drive.pages(), drive.used_bytes(), drive.capacity_bytes());
+    let (pages_all, used_bytes, capacity_bytes) =
+        store.with_drive(|drive| (drive.pages(), drive.used_bytes(), drive.capacity_bytes()));
     if arguments.json {
         return say(&crate::json(&Listing { pages, pages_all, used_bytes, capacity_bytes })?);
     }
@@ -154,7 +153,8 @@ fn pages_in_words(count: usize) -> String {
 }
 
 /// What a store says, for people.
-fn failure(error: StoreError) -> Failure {
+fn failure(failure: StoreFailure) -> Failure {
+    let StoreFailure::Refused(error) = failure else { return Failure::failed(failure) };
     match error {
         StoreError::NoPage { .. } => Failure::failed(error).fix("`openftl pages list` shows which there are"),
         StoreError::Length { bytes: 0, .. } => Failure::bad_input(error).fix("`openftl pages delete` deletes a page"),

@@ -2,8 +2,7 @@
 
 use crate::Shared;
 use openftl_drive::table_drive::{TableDrive, TableVolume};
-use openftl_files::dispatch::Watch;
-use openftl_files::{FileError, Volume};
+use openftl_files::{FileError, Volume, Watch};
 use openftl_media::EmulatedDevice;
 use openftl_parts::Access;
 use std::collections::HashMap;

@@ -27,6 +27,7 @@
 //! | file | noun |
 //! |---|---|
 //! | [`request`] | what a host may ask |
+//! | [`blocking`] | a store as its users call it, whose calls wait |
 //! | [`drive`] | the drive |
 //! | [`error`] | why it may not |
 //! | [`place`] | where a page is, and its header |
@@ -52,6 +53,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod blocking;
 mod checking;
 mod checkpointing;
 mod cleaning;
@@ -78,6 +80,7 @@ mod sizing;
 mod tenancy;
 mod victim;
 
+pub use blocking::{BlockingStore, StoreFailure};
 pub use drive::{PageFtl, TAGS};
 pub use error::{StoreError, WINDOW};
 pub use openftl_blocks::Ftl;
