@@ -13,9 +13,11 @@
 //! | `file` | open files, as SQLite calls them |
 //! | `registry` | the stores that this process has open, and what paths lead to |
 //! | `volume` | all files of a store |
-//! | `database` | a database, with the transaction under way |
-//! | `locks` | who may read and write it |
-//! | `store` | the store of pages |
+//! | `database` | a database or a log, with the transaction under way |
+//! | `locks` | the locks of a connection |
+//! | `shared_memory` | what connections in WAL mode share |
+//! | `store` | the session on the store of pages |
+//! | [`opened`] | the store itself, of this process or of another |
 //! | `format` | what databases are in a store |
 //! | `scratch` | files that end with the process |
 //! | `trouble` | why a call fails |
@@ -29,9 +31,15 @@ mod ffi;
 mod file;
 mod format;
 mod locks;
+pub mod opened;
 mod registry;
 mod scratch;
+mod shared_memory;
 mod store;
 mod trouble;
 mod vfs;
 mod volume;
+
+pub use registry::Registry;
+pub use trouble::Trouble;
+pub use vfs::{register, sqlite3_extension_init};
