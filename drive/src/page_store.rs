@@ -134,7 +134,7 @@ impl<M: Media> PageStore<M> {
     }
 }
 
-impl<M: Media + Send> BlockingStore for PageStore<M> {
+impl<M: Media> BlockingStore for PageStore<M> {
     fn open_session(&self, id: SessionId) -> Result<(Session, u64), StoreFailure> {
         Ok(self.dispatcher.own().map_err(gone)?.drive.open_session(id)?)
     }

@@ -60,7 +60,6 @@ pub const LOCK_PENDING: c_int = 3;
 pub const LOCK_EXCLUSIVE: c_int = 4;
 
 pub const SHM_UNLOCK: c_int = 1;
-pub const SHM_LOCK: c_int = 2;
 pub const SHM_SHARED: c_int = 4;
 pub const SHM_EXCLUSIVE: c_int = 8;
 

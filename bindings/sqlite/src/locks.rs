@@ -217,7 +217,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open = || Locks::open(folder.path(), "a/data.db").unwrap();
         let [mut one, mut two, mut three, mut four] = [open(), open(), open(), open()];
-        let mut can = |locks: &mut Locks, level| locks.lock(level).unwrap();
+        let can = |locks: &mut Locks, level| locks.lock(level).unwrap();
         assert!(can(&mut one, LOCK_SHARED) && can(&mut two, LOCK_SHARED) && can(&mut one, LOCK_RESERVED));
         assert!(!can(&mut two, LOCK_RESERVED) && can(&mut three, LOCK_SHARED));
         assert!(two.is_reserved().unwrap() && one.is_reserved().unwrap());

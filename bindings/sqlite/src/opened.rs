@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// See the module.
 pub struct Opened {
     /// The store.
-    pub pages: Box<dyn BlockingStore>,
+    pub pages: Box<dyn BlockingStore + Send + Sync>,
     /// The drive in this process that is closed with it, and asked what it did.
     pub local: Option<PageStore<EmulatedDevice>>,
     /// Other processes use it too.

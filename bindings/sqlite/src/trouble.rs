@@ -17,6 +17,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
+    /// A result code, and the line for it.
     pub fn new(code: c_int, message: impl Into<String>) -> Trouble {
         Trouble { code, message: message.into() }
     }

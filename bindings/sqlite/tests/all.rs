@@ -4,8 +4,13 @@
 
 mod basics;
 mod cleaned;
+mod embedded;
 mod figures;
+mod faults;
 mod killed;
+mod logs;
+mod power;
+mod processes;
 mod random;
 mod refused;
 mod world;

@@ -19,7 +19,7 @@ pub enum StoreFailure {
 }
 
 /// See the module.
-pub trait BlockingStore: Send + Sync {
+pub trait BlockingStore {
     /// Opens a session. Returns it and the number of its last *durable* batch: 0 for a new one.
     ///
     /// # Errors
