@@ -40,6 +40,6 @@ mod trouble;
 mod vfs;
 mod volume;
 
-pub use registry::Registry;
+pub use registry::{Provider, Registry};
 pub use trouble::Trouble;
 pub use vfs::{register, sqlite3_extension_init};

@@ -48,7 +48,7 @@ impl OpenStore {
 enum Place {
     /// The file that the flash is kept in, and the description that named it, if one did.
     File(Option<PageDrive>),
-    /// It is open, and was provided.
+    /// It was provided.
     Provided,
 }
 
@@ -57,8 +57,11 @@ struct Stores {
     /// Stores that were named, by how paths begin that lead to them.
     named: BTreeMap<String, Place>,
     open: BTreeMap<String, Shared>,
-    provided: BTreeMap<String, Opened>,
+    provided: BTreeMap<String, Provider>,
 }
+
+/// Opens a store that a program has.
+pub type Provider = Box<dyn Fn() -> Opened + Send>;
 
 /// See the module. Each registered VFS has one.
 #[derive(Default)]
@@ -137,11 +140,14 @@ impl Registry {
         self.0.lock().map_err(|_| broken())
     }
 
-    /// Has URIs with `store=NAME` lead to a store that is open.
-    pub fn provide(&self, name: &str, opened: Opened) -> Result<(), Trouble> {
+    /// Has URIs with `store=NAME` lead to a store that `open` opens, with the first connection and again after the last one was closed.
+    ///
+    /// # Errors
+    /// If a bug has left the registry in an unknown state.
+    pub fn provide(&self, name: &str, open: Provider) -> Result<(), Trouble> {
         let mut stores = self.stores()?;
         stores.named.insert(name.to_owned(), Place::Provided);
-        stores.provided.insert(name.to_owned(), opened);
+        stores.provided.insert(name.to_owned(), open);
         Ok(())
     }
 
@@ -203,9 +209,7 @@ impl Registry {
             return Ok((Arc::clone(shared), name));
         }
         let opened = match stores.named.get(&store) {
-            Some(Place::Provided) => stores.provided.remove(&store).ok_or_else(|| {
-                Trouble::new(ffi::CANTOPEN, format!("{store} was closed: provide the store again"))
-            })?,
+            Some(Place::Provided) => stores.provided[&store](),
             place => open_store(&store, place)?,
         };
         let locks = opened.locks.clone();

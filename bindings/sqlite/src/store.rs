@@ -40,16 +40,14 @@ impl Store {
         for process in 0..processes {
             let mut id = SESSION;
             id[15] = process;
-            let (mut session, mut last) = match opened.pages.open_session(SessionId(id)) {
+            let (session, _) = match opened.pages.open_session(SessionId(id)) {
                 Err(StoreFailure::Refused(StoreError::SessionOpen)) if process + 1 < processes => continue,
                 session => session.map_err(cannot)?,
             };
-            if opened.is_shared {
-                // The process that had it may have committed more than was durable then.
-                opened.pages.sync().map_err(cannot)?;
-                opened.pages.close_session(session, false).map_err(cannot)?;
-                (session, last) = opened.pages.open_session(SessionId(id)).map_err(cannot)?;
-            }
+            // Who had the session before may have committed more than was durable then.
+            opened.pages.sync().map_err(cannot)?;
+            opened.pages.close_session(session, false).map_err(cannot)?;
+            let (session, last) = opened.pages.open_session(SessionId(id)).map_err(cannot)?;
             let (next, stored) = (last + 1, vec![0; STORED_BYTES]);
             return Ok(Store { opened, session, next, is_volatile: false, is_lost: false, stored });
         }

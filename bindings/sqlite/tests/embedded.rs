@@ -12,6 +12,7 @@ use openftl_parts::{Access, Config, Durability};
 use openftl_sqlite::Registry;
 use openftl_sqlite::opened::Opened;
 use std::ffi::{CStr, CString, c_int};
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,9 +51,9 @@ impl Vfs {
     }
 
     /// Gives it a store. Returns the name that URIs have for it.
-    pub fn provide(&self, opened: Opened) -> String {
+    pub fn provide(&self, open: impl Fn() -> Opened + Send + 'static) -> String {
         let name = format!("store-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        self.registry.provide(&name, opened).unwrap();
+        self.registry.provide(&name, Box::new(open)).unwrap();
         name
     }
 
@@ -196,9 +197,14 @@ pub fn small_store() -> PageStore<EmulatedDevice> {
     format(device(Profile::builtin("tiny").unwrap(), 64))
 }
 
-/// A store that stays with the test, as its VFS sees it.
-pub fn as_opened(pages: impl BlockingStore + Send + Sync + 'static, is_shared: bool, locks: &Path) -> Opened {
-    Opened { pages: Box::new(pages), local: None, is_shared, locks: locks.to_owned() }
+/// A store that stays with the test, as its VFS opens it.
+pub fn as_opened<S: BlockingStore + Send + Sync + Clone + 'static>(
+    pages: S,
+    is_shared: bool,
+    locks: &Path,
+) -> impl Fn() -> Opened + Send + 'static {
+    let locks = locks.to_owned();
+    move || Opened { pages: Box::new(pages.clone()), local: None, is_shared, locks: locks.clone() }
 }
 
 /// What comes before a call reaches the store.
@@ -216,9 +222,10 @@ pub enum Call {
 }
 
 /// A store behind something that may fail.
+#[derive(Clone)]
 pub struct Behind<S, B>(pub S, pub B);
 
-impl<S: BlockingStore, B: Before> BlockingStore for Behind<S, B> {
+impl<S: Deref<Target: BlockingStore>, B: Before> BlockingStore for Behind<S, B> {
     fn open_session(&self, id: SessionId) -> Result<(Session, u64), StoreFailure> {
         self.1.call(Call::Other)?;
         self.0.open_session(id)

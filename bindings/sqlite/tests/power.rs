@@ -7,10 +7,12 @@ use openftl_drive::page_store::PageStore;
 use openftl_media::Profile;
 use openftl_pages::StoreFailure;
 use openftl_sim::wire::{CrashPoint, Wire};
+use std::ops::Deref;
 
 /// Transactions of each run.
 const TRANSACTIONS: u64 = 4;
 
+#[derive(Clone)]
 struct Nothing;
 
 impl Before for Nothing {
@@ -19,10 +21,22 @@ impl Before for Nothing {
     }
 }
 
+/// A store behind a wire.
+#[derive(Clone)]
+struct OneThread(PageStore<Wire>);
+
 // SAFETY: a wire belongs to one thread, and each of these tests has one.
-unsafe impl Send for Behind<PageStore<Wire>, Nothing> {}
+unsafe impl Send for OneThread {}
 // SAFETY: as above.
-unsafe impl Sync for Behind<PageStore<Wire>, Nothing> {}
+unsafe impl Sync for OneThread {}
+
+impl Deref for OneThread {
+    type Target = PageStore<Wire>;
+
+    fn deref(&self) -> &PageStore<Wire> {
+        &self.0
+    }
+}
 
 /// How SQLite writes.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +100,7 @@ fn judge(vfs: &Vfs, crash_point: CrashPoint, has_two: bool, name: &str) -> u64 {
 fn play(mode: Mode, profile: &Profile) -> u64 {
     let (vfs, folder) = (Vfs::new(), tempfile::tempdir().unwrap());
     let wire = Wire::new(device(profile.clone(), 32));
-    let pages = Behind(format(wire.clone()), Nothing);
+    let pages = Behind(OneThread(format(wire.clone())), Nothing);
     let store = vfs.provide(as_opened(pages, false, folder.path()));
     let uri = format!("{}&compress={}", vfs.uri(&store, "data.db"), mode.compress);
     let connection = Connection::open(&uri).unwrap();
