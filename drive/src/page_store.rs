@@ -162,11 +162,12 @@ impl<M: Media> BlockingStore for PageStore<M> {
             Err(StoreError::Busy) => {}
             staged => return Ok(staged?),
         }
-        let stage = |owned: &mut Owned<PageFtl<M>>| {
-            match owned.drive.stage(owned.now, session, wsn, lpid, change, if_version) {
-                Err(StoreError::Busy) => owned.is_there_none(),
-                staged => Until::Found(staged),
-            }
+        let stage = |owned: &mut Owned<PageFtl<M>>| match owned
+            .drive
+            .stage(owned.now, session, wsn, lpid, change, if_version)
+        {
+            Err(StoreError::Busy) => owned.is_there_none(),
+            staged => Until::Found(staged),
         };
         let staged = self.dispatcher.wait_until(owner, 0, stage).1;
         Ok(staged.map_err(gone)??)

@@ -11,7 +11,7 @@
 //! | `linux` | builds the Linux kernel that system tests use as an NVMe host | [`linux`] |
 //! | `rocksdb` | a real RocksDB with the plugin for it | [`rocksdb`] |
 //! | `package` | what people install OpenFTL with | [`package`] |
-//! | `interop` | the tests with that kernel over many rounds, and a storm of hosts | [`interop`] |
+//! | `interop` | the tests with that kernel over many rounds, [SQLite's own suites](sqlite), and a storm of hosts | [`interop`] |
 //!
 //! Each is a list of named [`steps`], and ends with what happened to each of them.
 
@@ -26,6 +26,7 @@ mod package;
 mod rocksdb;
 mod setup;
 mod shell;
+mod sqlite;
 mod steps;
 mod table;
 mod test;
@@ -67,7 +68,8 @@ cargo xtask: what a contributor does
   cargo xtask interop [--rounds N] [--storm-minutes N]
                                        the tests in which Linux is the NVMe host, where they repeat something N times (30),
                                        and hosts that come and go for so long (10); also those with an initiator in user
-                                       space that OPENFTL_PYNVMEOF names, and all of fio's own tests of zoned drives
+                                       space that OPENFTL_PYNVMEOF names, all of fio's own tests of zoned drives, and SQLite's
+                                       own suites on a store of pages, from Debian's source package
 
 Exit codes: 0 all is well, 1 a step failed, 2 the command line is wrong.";
 

@@ -166,7 +166,8 @@ impl Connection {
                     return not_found;
                 }
                 let text = volume.store().opened().statistics();
-                let text = text.unwrap_or_else(|| "{\"error\":\"another process has the store, and counts\"}".to_owned());
+                let text =
+                    text.unwrap_or_else(|| "{\"error\":\"another process has the store, and counts\"}".to_owned());
                 // SAFETY: as above; the first is a place for the answer.
                 unsafe { *argument.cast::<*mut c_char>() = vfs::string(&text) };
                 Ok(())
@@ -347,10 +348,7 @@ impl Handle {
     }
 
     /// Calls `with` on a connection to a database; of other files there are no locks.
-    fn with_connection(
-        &mut self,
-        with: impl FnOnce(&mut Connection) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+    fn with_connection(&mut self, with: impl FnOnce(&mut Connection) -> Result<(), Trouble>) -> Result<(), Trouble> {
         match self {
             Handle::Database(connection) => with(connection),
             Handle::Log { .. } | Handle::Journal { .. } | Handle::Temporary(_) => Ok(()),

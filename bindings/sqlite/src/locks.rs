@@ -59,9 +59,9 @@ fn file_name(database: &str) -> String {
         }
     }
     if name.len() > BYTES_MAX {
-        let hash = database.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = database
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         let mut end = BYTES_MAX;
         while !name.is_char_boundary(end) {
             end -= 1;
@@ -230,7 +230,10 @@ mod tests {
         one.unlock(LOCK_SHARED).unwrap();
         assert!(can(&mut two, LOCK_SHARED) && !two.is_reserved().unwrap());
         drop(one);
-        assert!(can(&mut two, LOCK_RESERVED) && can(&mut two, LOCK_EXCLUSIVE), "a connection that is gone holds nothing");
+        assert!(
+            can(&mut two, LOCK_RESERVED) && can(&mut two, LOCK_EXCLUSIVE),
+            "a connection that is gone holds nothing"
+        );
     }
 
     #[test]

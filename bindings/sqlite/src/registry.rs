@@ -47,7 +47,7 @@ impl OpenStore {
 #[derive(Clone, Debug)]
 enum Place {
     /// The file that the flash is kept in, and the description that named it, if one did.
-    File(Option<PageDrive>),
+    File(Option<Box<PageDrive>>),
     /// It was provided.
     Provided,
 }
@@ -95,7 +95,7 @@ fn find(store: &str) -> Result<(String, Place), Trouble> {
             let failure = Failure::bad_input(format_args!("{}: its flash is in memory", store.display()));
             return Err(Trouble::opening(&failure.fix("write store = \"file\" and a path in [media]")));
         };
-        (disk, Some(drive))
+        (disk, Some(Box::new(drive)))
     };
     let disk = disk.canonicalize().map_err(|error| failed(&disk, error))?;
     match disk.into_os_string().into_string() {
@@ -196,6 +196,21 @@ impl Registry {
         let stores = self.stores()?;
         let Some((store, name)) = split(&stores, path) else { return Ok(None) };
         Ok(stores.open.get(store).map(|shared| (Arc::clone(shared), name.to_owned())))
+    }
+
+    /// Calls `with` on the store and the name of a full path, which is opened for that if it is not open. `None` if the path is in no store.
+    pub fn with_volume<T>(
+        &'static self,
+        path: &str,
+        with: impl FnOnce(&mut Volume, &str) -> Result<T, Trouble>,
+    ) -> Result<Option<T>, Trouble> {
+        if split(&*self.stores()?, path).is_none() {
+            return Ok(None);
+        }
+        let (shared, name) = self.open(path)?;
+        let done = shared.lock().and_then(|mut volume| with(&mut volume, &name));
+        self.close(shared)?;
+        done.map(Some)
     }
 
     /// The store and the name of a full path. The first to ask opens the store.

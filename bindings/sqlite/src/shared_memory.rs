@@ -54,9 +54,7 @@ impl SharedMemory {
             let (protection, flags) =
                 (rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE, rustix::mm::MapFlags::SHARED);
             // SAFETY: a new mapping at a place that the system chooses.
-            let region = unsafe {
-                rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, &self.file, first)
-            };
+            let region = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, &self.file, first) };
             self.regions.push(region?);
         }
         Ok(Some(self.regions[index]))

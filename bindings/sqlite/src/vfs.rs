@@ -9,6 +9,7 @@ use crate::format::Compression;
 use crate::registry::Registry;
 use crate::scratch::Scratch;
 use crate::trouble::Trouble;
+use crate::volume::Volume;
 use std::ffi::{CStr, CString, c_char, c_double, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -164,8 +165,8 @@ unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, _sync_folder: c_
         // SAFETY: SQLite's string.
         let path = unsafe { text(name) }?.unwrap_or_default();
         // SAFETY: SQLite calls with the VFS that was registered.
-        match unsafe { registry(vfs) }.look_up(path)? {
-            Some((shared, name)) => shared.lock()?.delete(&name),
+        match unsafe { registry(vfs) }.with_volume(path, Volume::delete)? {
+            Some(()) => Ok(()),
             None => Err(Trouble::ordinary(ffi::IOERR_DELETE_NOENT)),
         }
     })
@@ -176,10 +177,7 @@ unsafe extern "C" fn access(vfs: *mut Vfs, name: *const c_char, flags: c_int, ou
         // SAFETY: SQLite's string.
         let path = unsafe { text(name) }?.unwrap_or_default();
         // SAFETY: SQLite calls with the VFS that was registered.
-        let is_there = match unsafe { registry(vfs) }.look_up(path)? {
-            Some((shared, name)) => shared.lock()?.exists(&name)?,
-            None => false,
-        };
+        let is_there = unsafe { registry(vfs) }.with_volume(path, Volume::exists)?.unwrap_or(false);
         // SAFETY: SQLite's place for the answer. Whatever is asked for but existence is allowed.
         unsafe { *out = c_int::from(is_there || flags != ffi::ACCESS_EXISTS) };
         Ok(())

@@ -161,7 +161,8 @@ impl Volume {
                     None if self.store.is_shared() => Database::new(kind),
                     None => return Err(Trouble::damaged(format!("file {number} of the store has no head"))),
                     Some(_) => {
-                        let text = format!("{name}: a database cannot be opened as a write-ahead log, nor a log as one");
+                        let text =
+                            format!("{name}: a database cannot be opened as a write-ahead log, nor a log as one");
                         return Err(Trouble::new(ffi::CANTOPEN, text));
                     }
                 },
@@ -368,10 +369,7 @@ impl Volume {
 
     /// Stages files in the store, and the directory if it has new names, which is then returned; and of each file its number.
     #[expect(clippy::type_complexity, reason = "two lists that belong together once")]
-    fn stage_files(
-        &mut self,
-        files: &[String],
-    ) -> Result<(Option<Directory>, Vec<(String, u32, Staging)>), Trouble> {
+    fn stage_files(&mut self, files: &[String]) -> Result<(Option<Directory>, Vec<(String, u32, Staging)>), Trouble> {
         let mut directory = None;
         let mut staged = Vec::new();
         for name in files {

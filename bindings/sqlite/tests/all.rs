@@ -5,8 +5,8 @@
 mod basics;
 mod cleaned;
 mod embedded;
-mod figures;
 mod faults;
+mod figures;
 mod killed;
 mod logs;
 mod power;

@@ -5,9 +5,7 @@ use openftl_core::{FrameForm, Time};
 use openftl_dispatch::{Pace, PaceClock};
 use openftl_drive::page_store::PageStore;
 use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
-use openftl_pages::{
-    BlockingStore, Change, Ftl, PageFacts, PageFtl, Session, SessionId, StoreFailure,
-};
+use openftl_pages::{BlockingStore, Change, Ftl, PageFacts, PageFtl, Session, SessionId, StoreFailure};
 use openftl_parts::{Access, Config, Durability};
 use openftl_sqlite::Registry;
 use openftl_sqlite::opened::Opened;

@@ -61,7 +61,8 @@ fn at_each_call(
         let before = vfs.open(&store, "data.db").sql(&format!("{SCHEMA} {DIGEST}"));
         // A connection that has no page in its cache. How many it keeps depends on all connections of the process.
         let connection = vfs.open(&store, "data.db");
-        connection.sql(&format!("PRAGMA cache_size=3; PRAGMA journal_mode={journal}; PRAGMA synchronous={synchronous};"));
+        connection
+            .sql(&format!("PRAGMA cache_size=3; PRAGMA journal_mode={journal}; PRAGMA synchronous={synchronous};"));
         connection.sql("PRAGMA wal_autocheckpoint=4;");
         fault.after.store(at, Ordering::Relaxed);
         let ran = connection.run(CHANGE);

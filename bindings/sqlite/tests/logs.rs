@@ -32,7 +32,10 @@ fn readers_see_one_moment_beside_a_writer() {
         writer.sql("UPDATE t SET n=3; VACUUM;");
         assert_eq!(third.sql("SELECT sum(n) FROM t; PRAGMA integrity_check;"), "150\nok");
         drop((reader, third));
-        assert_eq!(writer.sql("PRAGMA journal_mode=delete; PRAGMA integrity_check; SELECT sum(n) FROM t;"), "delete\nok\n150");
+        assert_eq!(
+            writer.sql("PRAGMA journal_mode=delete; PRAGMA integrity_check; SELECT sum(n) FROM t;"),
+            "delete\nok\n150"
+        );
         writer.close().unwrap();
     }
 }
@@ -89,12 +92,16 @@ fn debians_shell_uses_a_log_and_its_bytes_are_counted() {
     let exclusive = "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode; UPDATE t SET n=n+1; SELECT sum(n) FROM t;";
     assert_eq!(drive.sql("data.db", exclusive), "exclusive\nwal\n101");
     assert_eq!(drive.sql("data.db", "PRAGMA integrity_check; SELECT sum(n) FROM t;"), "ok\n101");
-    let names = std::fs::read_dir(drive.folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names =
+        std::fs::read_dir(drive.folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let names: Vec<String> = names.filter(|name| name.contains("lock") || name.contains("shm")).collect();
     assert!(names.is_empty(), "who closes the store leaves no locks: {names:?}");
     let zstd = drive.sql_with("data.db", "&compress=zstd", "UPDATE t SET bytes=zeroblob(300); PRAGMA integrity_check;");
     assert_eq!(zstd, "ok");
-    assert_eq!(drive.sql("data.db", "SELECT count(*) FROM t WHERE length(bytes)>200; PRAGMA integrity_check;"), "100\nok");
+    assert_eq!(
+        drive.sql("data.db", "SELECT count(*) FROM t WHERE length(bytes)>200; PRAGMA integrity_check;"),
+        "100\nok"
+    );
     let back = "PRAGMA journal_mode=DELETE; UPDATE t SET n=0; PRAGMA integrity_check;";
     assert_eq!(drive.sql("data.db", back), "delete\nok");
 }

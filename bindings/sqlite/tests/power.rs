@@ -109,7 +109,8 @@ fn play(mode: Mode, profile: &Profile) -> u64 {
     connection.sql(&format!("PRAGMA page_size=1024; PRAGMA cache_size=4; {schema}"));
     if mode.has_two {
         connection.sql(&format!("ATTACH '{}' AS two; PRAGMA two.page_size=512;", vfs.uri(&store, "two.db")));
-        connection.sql(&schema.replace("TABLE ", "TABLE two.").replace("INDEX ", "INDEX two.").replace("INTO ", "INTO two."));
+        connection
+            .sql(&schema.replace("TABLE ", "TABLE two.").replace("INDEX ", "INDEX two.").replace("INTO ", "INTO two."));
     }
     for name in if mode.has_two { &["main", "two"][..] } else { &["main"] } {
         let Mode { journal, synchronous, .. } = mode;

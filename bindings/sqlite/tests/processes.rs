@@ -27,7 +27,8 @@ impl Process {
     }
 }
 
-const SCHEMA: &str = "CREATE TABLE t(k INTEGER PRIMARY KEY, n INTEGER, bytes); INSERT INTO t VALUES(1, 0, zeroblob(5000));";
+const SCHEMA: &str =
+    "CREATE TABLE t(k INTEGER PRIMARY KEY, n INTEGER, bytes); INSERT INTO t VALUES(1, 0, zeroblob(5000));";
 
 #[test]
 fn a_process_sees_what_another_has_committed_and_waits_for_its_locks() {

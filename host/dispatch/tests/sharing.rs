@@ -72,7 +72,7 @@ fn each_thread_gets_its_own_answers() {
                 let (session, _) = dispatcher.own().unwrap().drive.open_session(id).unwrap();
                 for wsn in 1..=50 {
                     let mut owner = dispatcher.own().unwrap();
-                    let (now, tag, lpid) = (owner.now, owner.tag(), thread << 32 | wsn % 7);
+                    let (now, tag, lpid) = (owner.now, owner.tag(), (thread << 32) + wsn % 7);
                     let bytes = vec![thread as u8; 100 + wsn as usize];
                     owner.drive.stage(now, session, wsn, lpid, Change::Put(&[&bytes]), None).unwrap();
                     let durability = if wsn % 3 == 0 { Durability::Durable } else { Durability::Volatile };

@@ -187,7 +187,12 @@ impl<M: Media> FileReader<M> {
     }
 
     /// Waits for a piece and copies it to where it is wanted.
-    fn finish<'a>(&'a self, owner: TableOwner<'a, M>, piece: Piece, requests: &mut [ReadRequest<'_>]) -> TableOwner<'a, M> {
+    fn finish<'a>(
+        &'a self,
+        owner: TableOwner<'a, M>,
+        piece: Piece,
+        requests: &mut [ReadRequest<'_>],
+    ) -> TableOwner<'a, M> {
         let (mut owner, result) = self.shared.wait(owner, piece.tag);
         let request = &mut requests[piece.request];
         match result {

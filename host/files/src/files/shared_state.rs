@@ -49,11 +49,7 @@ impl<M: Media> Shared<M> {
     }
 
     /// Waits for the end of request `tag`.
-    pub(crate) fn wait<'a>(
-        &'a self,
-        owner: TableOwner<'a, M>,
-        tag: u64,
-    ) -> (TableOwner<'a, M>, Result<(), FileError>) {
+    pub(crate) fn wait<'a>(&'a self, owner: TableOwner<'a, M>, tag: u64) -> (TableOwner<'a, M>, Result<(), FileError>) {
         let (owner, ended) = self.dispatcher.wait(owner, tag);
         (owner, ended.map_err(FileError::from).and_then(|result| result.map_err(FileError::from)))
     }
