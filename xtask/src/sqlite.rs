@@ -1,4 +1,4 @@
-//! SQLite's own suites on a store of pages: for `cargo xtask interop`.
+//! `cargo xtask sqlite`: SQLite's own suites on a store of pages.
 //!
 //! ```text
 //!   Debian's source package ──▶ sqlite3.c ─┬─▶ speedtest1, testfixture ─── databases ──▶ store of pages, new for each run
@@ -14,7 +14,7 @@ use crate::setup;
 use crate::shell;
 use crate::steps::{Outcome, Steps};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 /// Programs that the builds need, and the Debian packages that hold them.
 const PROGRAMS: [(&str, &str); 4] = [("cc", "gcc"), ("make", "make"), ("tclsh", "tcl"), ("dpkg-source", "dpkg-dev")];
@@ -45,6 +45,16 @@ timing = \"instant\"
 [ftl]
 kind = \"pages\"
 ";
+
+/// The suites, as all of a run.
+pub fn command() -> ExitCode {
+    let mut steps = Steps::new("sqlite");
+    match shell::target_directory() {
+        Ok(target) => run(&mut steps, &target),
+        Err(error) => _ = steps.run("the folder where cargo builds", || Outcome::Failed(error)),
+    }
+    steps.finish()
+}
 
 /// The suites, step by step. `target` is the folder where cargo builds.
 pub fn run(steps: &mut Steps, target: &Path) {

@@ -11,6 +11,7 @@
 
 use crate::ffi;
 use crate::format::{Compression, Extent, FileKind, Spot, encode, is_page_size, lpid, write_head};
+use crate::held::Held;
 use crate::scratch::Scratch;
 use crate::shared_memory::SharedMemory;
 use crate::store::{DELETES_MAX, Store};
@@ -53,6 +54,8 @@ pub struct Database {
     pub is_to_be_durable: bool,
     /// The super-journal of the transaction.
     pub super_journal: Option<String>,
+    /// What its connections hold, where no other process has any.
+    pub held: Held,
     /// The connection of this process that is about to write.
     pub writer: Option<u64>,
     /// What its connections share in WAL mode.

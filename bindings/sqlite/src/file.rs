@@ -26,7 +26,9 @@ pub struct Connection {
     name: String,
     number: u64,
     compression: Compression,
-    locks: Locks,
+    level: c_int,
+    /// Its locks on the host, if other processes use the store.
+    locks: Option<Locks>,
     /// It maps the memory that connections share in WAL mode.
     is_mapped: bool,
 }
@@ -67,11 +69,11 @@ fn open_in(shared: &Shared, name: String, flags: c_int, compression: Compression
         return Ok(Handle::Log { shared, name, compression });
     }
     if flags & ffi::OPEN_MAIN_DB != 0 {
-        let locks = Locks::open(&shared.locks, &name);
+        let locks = volume.store().is_shared().then(|| Locks::open(&shared.locks, &name)).transpose();
         let locks = locks.map_err(|error| Trouble::locking(ffi::CANTOPEN, &shared.locks, &error))?;
-        let number = volume.open(&name, flags)?;
+        let (number, level) = (volume.open(&name, flags)?, ffi::LOCK_NONE);
         drop(volume);
-        return Ok(Handle::Database(Connection { shared, name, number, compression, locks, is_mapped: false }));
+        return Ok(Handle::Database(Connection { shared, name, number, compression, level, locks, is_mapped: false }));
     }
     if !volume.has_journal(&name) {
         if flags & ffi::OPEN_CREATE == 0 {
@@ -84,9 +86,8 @@ fn open_in(shared: &Shared, name: String, flags: c_int, compression: Compression
 }
 
 impl Connection {
-    fn failed(&self, code: c_int) -> impl Fn(io::Error) -> Trouble {
-        let folder = self.shared.locks.clone();
-        move |error| Trouble::locking(code, &folder, &error)
+    fn failed(&self, code: c_int, error: &io::Error) -> Trouble {
+        Trouble::locking(code, &self.shared.locks, error)
     }
 
     fn close(mut self) -> Result<(), Trouble> {
@@ -98,6 +99,7 @@ impl Connection {
                 volume.leave_memory(&self.name, false);
                 self.is_mapped = false;
             }
+            volume.database(&self.name).held.leave(self.number);
             volume.close(&self.name);
             Ok(())
         })();
@@ -108,27 +110,57 @@ impl Connection {
     }
 
     fn lock(&mut self, level: c_int) -> Result<(), Trouble> {
-        let was = self.locks.level();
-        if !self.locks.lock(level).map_err(self.failed(ffi::IOERR_LOCK))? {
-            return Err(Trouble::ordinary(ffi::BUSY));
+        let was = self.level;
+        if was >= level {
+            return Ok(());
         }
         let mut volume = self.shared.lock()?;
+        self.level = match &mut self.locks {
+            Some(locks) => {
+                let locked = locks.lock(level);
+                let level = locks.level();
+                locked.map_err(|error| self.failed(ffi::IOERR_LOCK, &error))?;
+                level
+            }
+            None => volume.database(&self.name).held.lock(self.number, was, level),
+        };
+        if self.level >= ffi::LOCK_RESERVED {
+            volume.database(&self.name).writer = Some(self.number);
+        }
+        if self.level < level {
+            return Err(Trouble::ordinary(ffi::BUSY));
+        }
         if was == ffi::LOCK_NONE {
             // Others may have written meanwhile.
             let refreshed = volume.refresh(&self.name);
             drop(volume);
-            return refreshed.inspect_err(|_| _ = self.locks.unlock(ffi::LOCK_NONE));
-        }
-        if level >= ffi::LOCK_RESERVED {
-            volume.database(&self.name).writer = Some(self.number);
+            return refreshed.inspect_err(|_| _ = self.unlock(ffi::LOCK_NONE));
         }
         Ok(())
     }
 
     fn unlock(&mut self, level: c_int) -> Result<(), Trouble> {
-        let result = self.shared.lock()?.unlocks(&self.name, self.number, level);
-        self.locks.unlock(level).map_err(self.failed(ffi::IOERR_LOCK))?;
+        if self.level <= level {
+            return Ok(());
+        }
+        let mut volume = self.shared.lock()?;
+        let result = volume.unlocks(&self.name, self.number, level);
+        self.level = level;
+        match &mut self.locks {
+            Some(locks) => {
+                let unlocked = locks.unlock(level);
+                unlocked.map_err(|error| self.failed(ffi::IOERR_LOCK, &error))?;
+            }
+            None => volume.database(&self.name).held.unlock(self.number, level),
+        }
         result
+    }
+
+    fn is_reserved(&self) -> Result<bool, Trouble> {
+        match &self.locks {
+            Some(locks) => locks.is_reserved().map_err(|error| self.failed(ffi::IOERR_LOCK, &error)),
+            None => Ok(self.shared.lock()?.database(&self.name).held.is_reserved()),
+        }
     }
 
     /// # Safety
@@ -141,7 +173,7 @@ impl Connection {
             ffi::FCNTL_SIZE_HINT => Ok(()),
             ffi::FCNTL_LOCKSTATE => {
                 // SAFETY: as the caller of this function promises: an int.
-                unsafe { *argument.cast::<c_int>() = self.locks.level() };
+                unsafe { *argument.cast::<c_int>() = self.level };
                 Ok(())
             }
             ffi::FCNTL_HAS_MOVED => {
@@ -214,14 +246,19 @@ impl Connection {
     fn map(&mut self, index: usize, bytes: usize, is_made: bool) -> Result<Option<*mut c_void>, Trouble> {
         let mut volume = self.shared.lock()?;
         if !self.is_mapped {
-            let is_first = self.locks.is_first_to_map().map_err(self.failed(ffi::IOERR_SHMLOCK))?;
+            let is_first = match &self.locks {
+                Some(locks) => locks.is_first_to_map().map_err(|error| self.failed(ffi::IOERR_SHMLOCK, &error))?,
+                None => Some(volume.database(&self.name).memory.is_none()),
+            };
             let Some(is_first) = is_first else { return Err(Trouble::ordinary(ffi::BUSY)) };
             volume.memory(&self.name, is_first)?.connections += 1;
             self.is_mapped = true;
-            self.locks.maps().map_err(self.failed(ffi::IOERR_SHMLOCK))?;
+            if let Some(locks) = &self.locks {
+                locks.maps().map_err(|error| self.failed(ffi::IOERR_SHMLOCK, &error))?;
+            }
         }
         let region = volume.memory(&self.name, false)?.region(index, bytes, is_made);
-        region.map_err(self.failed(ffi::IOERR_SHMMAP))
+        region.map_err(|error| self.failed(ffi::IOERR_SHMMAP, &error))
     }
 
     fn lock_log(&mut self, first: c_int, count: c_int, flags: c_int) -> Result<(), Trouble> {
@@ -234,21 +271,25 @@ impl Connection {
             _ if flags & ffi::SHM_SHARED != 0 => Hold::Shared,
             _ => Hold::Alone,
         };
-        if hold == Hold::None {
-            if flags & ffi::SHM_EXCLUSIVE != 0 {
-                // A checkpoint without syncs may have cut the database.
-                let mut volume = self.shared.lock()?;
-                if volume.database(&self.name).is_changed() {
-                    volume.end_checkpoint(&self.name)?;
-                }
-            }
-            return self.locks.hold_log(hold, first, count).map(drop).map_err(self.failed(ffi::IOERR_SHMLOCK));
+        let mut volume = self.shared.lock()?;
+        // A checkpoint without syncs may have cut the database.
+        if hold == Hold::None && flags & ffi::SHM_EXCLUSIVE != 0 && volume.database(&self.name).is_changed() {
+            volume.end_checkpoint(&self.name)?;
         }
-        if !self.locks.hold_log(hold, first, count).map_err(self.failed(ffi::IOERR_SHMLOCK))? {
+        let is_held = match &self.locks {
+            Some(locks) => {
+                locks.hold_log(hold, first, count).map_err(|error| self.failed(ffi::IOERR_SHMLOCK, &error))?
+            }
+            None => volume.database(&self.name).held.hold_log(self.number, hold, first, count),
+        };
+        if !is_held {
             return Err(Trouble::ordinary(ffi::BUSY));
         }
-        let refreshed = self.shared.lock()?.refresh_with_log(&self.name);
-        refreshed.inspect_err(|_| _ = self.locks.hold_log(Hold::None, first, count))
+        if let (Some(locks), true) = (&self.locks, hold != Hold::None) {
+            let refreshed = volume.refresh_with_log(&self.name);
+            return refreshed.inspect_err(|_| _ = locks.hold_log(Hold::None, first, count));
+        }
+        Ok(())
     }
 
     fn barrier(&self) -> Result<(), Trouble> {
@@ -261,7 +302,9 @@ impl Connection {
         if self.is_mapped {
             self.is_mapped = false;
             self.shared.lock()?.leave_memory(&self.name, is_deleted);
-            self.locks.unmaps().map_err(self.failed(ffi::IOERR_SHMLOCK))?;
+            if let Some(locks) = &self.locks {
+                locks.unmaps().map_err(|error| self.failed(ffi::IOERR_SHMLOCK, &error))?;
+            }
         }
         Ok(())
     }
@@ -429,7 +472,7 @@ unsafe extern "C" fn check_reserved_lock(file: *mut ffi::File, out: *mut c_int) 
     run(|| {
         // SAFETY: SQLite's file.
         unsafe { handle(file) }.with_connection(|connection| {
-            let is_reserved = connection.locks.is_reserved().map_err(connection.failed(ffi::IOERR_LOCK))?;
+            let is_reserved = connection.is_reserved()?;
             // SAFETY: SQLite's place for the answer.
             unsafe { *out = c_int::from(is_reserved) };
             Ok(())

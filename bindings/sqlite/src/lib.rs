@@ -14,7 +14,8 @@
 //! | `registry` | the stores that this process has open, and what paths lead to |
 //! | `volume` | all files of a store |
 //! | `database` | a database or a log, with the transaction under way |
-//! | `locks` | the locks of a connection |
+//! | `held` | the locks of connections of this process |
+//! | `locks` | the same of a connection, on the host, against other processes |
 //! | `shared_memory` | what connections in WAL mode share |
 //! | `store` | the session on the store of pages |
 //! | [`opened`] | the store itself, of this process or of another |
@@ -30,6 +31,7 @@ mod database;
 mod ffi;
 mod file;
 mod format;
+mod held;
 mod locks;
 pub mod opened;
 mod registry;

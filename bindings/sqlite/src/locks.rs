@@ -1,4 +1,4 @@
-//! The locks of one connection on a database, against connections of this process and of others.
+//! The locks of one connection on a database of a store that several processes use, against connections of this process and of others.
 //!
 //! Each database has a file on the host beside its store. A connection opens it for itself and locks bytes of it, as SQLite's own VFS for Unix does
 //! with the database itself; the locks belong to the open file (OFD locks), so connections of one process exclude each other too, and a killed

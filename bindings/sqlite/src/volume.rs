@@ -482,10 +482,12 @@ impl Volume {
 
     /// The memory that the connections of a database share, which is mapped with the first of them in this process.
     pub fn memory(&mut self, name: &str, is_first: bool) -> Result<&mut SharedMemory, Trouble> {
-        let path = locks::memory_file(&self.store.opened().locks, name);
-        let memory = &mut self.database(name).memory;
+        let database = self.open.get_mut(name).expect("a connection has it open");
+        let memory = &mut database.memory;
         if memory.is_none() {
-            let opened = SharedMemory::open(&path, is_first);
+            let folder = &self.store.opened().locks;
+            let path = locks::memory_file(folder, name);
+            let opened = std::fs::create_dir_all(folder).and_then(|()| SharedMemory::open(&path, is_first));
             *memory = Some(opened.map_err(|error| Trouble::locking(ffi::IOERR_SHMOPEN, &path, &error))?);
         }
         Ok(memory.as_mut().expect("it was just mapped"))
