@@ -289,7 +289,7 @@ impl Directory {
 
 thread_local! {
     /// It keeps its tables from page to page.
-    static DECODER: RefCell<ruzstd::decoding::FrameDecoder> = RefCell::new(ruzstd::decoding::FrameDecoder::new());
+    static DECODER: RefCell<structured_zstd::decoding::FrameDecoder> = RefCell::new(structured_zstd::decoding::FrameDecoder::new());
 }
 
 /// Writes a page as it is stored to `stored`.
@@ -305,7 +305,11 @@ pub fn encode(page: &[u8], compression: Compression, stored: &mut Vec<u8>) {
         }
         Compression::Zstd => {
             stored.push(ZSTD);
-            ruzstd::encoding::compress(page, &mut *stored, ruzstd::encoding::CompressionLevel::Fastest);
+            structured_zstd::encoding::compress(
+                page,
+                &mut *stored,
+                structured_zstd::encoding::CompressionLevel::Default,
+            );
         }
     }
     if stored.is_empty() || stored.len() - 1 + GRAIN_BYTES > page.len() {
@@ -358,6 +362,37 @@ mod tests {
         }
         for broken in [&[][..], &[9, 9], &[1, 255, 255], &[2, 255, 255], &[2]] {
             assert_eq!(decoded(broken, 512), None);
+        }
+    }
+
+    #[test]
+    fn pages_of_any_kind_come_back() {
+        let mut chance = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = move || {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (chance >> 33) as usize
+        };
+        let mut stored = Vec::new();
+        for round in 0..400 {
+            let bytes = if round % 9 == 0 { 24 + 65536 } else { 32 << (next() % 10) };
+            let (letters, copied) = (1 + next() % 255, next() % 4);
+            let mut page: Vec<u8> = Vec::with_capacity(bytes);
+            while page.len() < bytes {
+                let part = (1 + next() % 60).min(bytes - page.len());
+                match page.len().checked_sub(part) {
+                    // Something again that was there before.
+                    Some(room) if next() % 4 < copied => {
+                        let from = next() % (room + 1);
+                        page.extend_from_within(from..from + part);
+                    }
+                    _ => page.extend((0..part).map(|_| (next() % letters) as u8)),
+                }
+            }
+            for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
+                encode(&page, compression, &mut stored);
+                assert!(stored.len() <= 1 + page.len());
+                assert_eq!(decoded(&stored, bytes).as_ref(), Some(&page), "{compression:?}, round {round}");
+            }
         }
     }
 
