@@ -115,15 +115,14 @@ impl Connection {
             return Ok(());
         }
         let mut volume = self.shared.lock()?;
-        self.level = match &mut self.locks {
+        match &mut self.locks {
             Some(locks) => {
                 let locked = locks.lock(level);
-                let level = locks.level();
+                self.level = locks.level();
                 locked.map_err(|error| self.failed(ffi::IOERR_LOCK, &error))?;
-                level
             }
-            None => volume.database(&self.name).held.lock(self.number, was, level),
-        };
+            None => self.level = volume.database(&self.name).held.lock(self.number, was, level),
+        }
         if self.level >= ffi::LOCK_RESERVED {
             volume.database(&self.name).writer = Some(self.number);
         }

@@ -124,7 +124,7 @@ pub fn run(arguments: &PageBench) -> Result<(), Failure> {
         host.put(lpid)?;
     }
     host.commit()?;
-    host.store.with_drive(|drive| Ftl::reset_statistics(drive));
+    host.store.with_drive(Ftl::reset_statistics);
     let began = host.store.now();
     for _ in 0..puts - puts / 2 {
         let lpid = host.below(pages);
