@@ -319,7 +319,7 @@ unsafe fn load(routines: *const Routines) -> c_int {
 }
 
 /// Registers another VFS, with stores of its own, as soon as SQLite has loaded the library: for a program that has stores open. In its URIs
-/// `store=NAME` leads to the store that was [provided](provide) under this name.
+/// `store=NAME` leads to the store that was [provided](Registry::provide) under this name.
 ///
 /// # Panics
 /// If SQLite has not loaded the library.
