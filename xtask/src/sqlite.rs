@@ -239,7 +239,7 @@ impl Suite {
         std::fs::create_dir_all(&folder).map_err(failed)?;
         std::fs::write(folder.join("store.toml"), STORE).map_err(failed)?;
         let mut command = Command::new(self.release.join("openftl"));
-        command.args(["create", "store.oftl", "--drive", "store.toml", "--quiet"]).current_dir(&folder);
+        command.args(["create", "store.oftl", "--drive", "store.toml"]).current_dir(&folder);
         shell::output(&mut command)?;
         let store = folder.join("store.oftl").display().to_string();
         let environment = [("OPENFTL_STORE", store), ("OPENFTL_SQLITE_DEFAULT", "1".to_owned())];
