@@ -6,8 +6,9 @@
 //! | [`any_drive`] | a drive of any kind, found by what is on its media |
 //! | [`description`] | a drive description: media, FTL and host interface in one TOML file |
 //! | [`table_drive`] | a table drive from its description |
+//! | [`flash`] | the flash of a table drive or a store of pages, from its description |
 //! | [`page_drive`] | a store of pages from its description |
-//! | [`page_store`] | the same, open: each request is waited for |
+//! | [`page_store`] | the same, open, for any number of threads |
 //! | [`value_drive`] | a key-value drive from its description |
 //! | [`value_store`] | the same, open: each request is waited for |
 //! | [`new_file`] | a file that is there whole or not at all |
@@ -18,6 +19,7 @@
 pub mod any_drive;
 pub mod description;
 pub mod failure;
+pub mod flash;
 mod ftl_section;
 pub mod new_file;
 pub mod page_drive;

@@ -1,31 +1,27 @@
 //! A store of pages from its drive description: for `openftl` itself, and for programs that have the drive inside them.
 
-use crate::description::{DriveDescription, FtlKind, StoreName, Timing, another_seed, find_profile};
+use crate::description::{DriveDescription, FtlKind, another_seed};
 use crate::failure::Failure;
+use crate::flash::{self, Flash, HOST_FRAMES};
 use crate::new_file::{self, Existing};
 use crate::page_store::PageStore;
 use openftl_core::units::{ByteSize, Interval, Share};
 use openftl_core::{FrameForm, Geometry, Time};
-use openftl_files::{Pace, PaceClock};
-use openftl_media::{Durability, EmulatedDevice, Profile, Store, Timing as MediaTiming};
+use openftl_dispatch::{Pace, PaceClock};
+use openftl_media::{EmulatedDevice, Timing as MediaTiming};
 use openftl_pages::{Ftl, PageFtl, chunks_per_pu};
 use openftl_parts::{Access, Config, VictimPolicy};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What pages can hold unless the drive description says otherwise.
 pub const CAPACITY_DEFAULT: ByteSize = ByteSize(1 << 30);
-/// Frames of 4 KiB for requests under way.
-const HOST_FRAMES: u32 = 4096;
 
 /// What a drive description says of a store of pages.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PageDrive {
-    profile: Profile,
+    flash: Flash,
     capacity: ByteSize,
     over_provisioning: Share,
-    disk: Option<PathBuf>,
-    durability: Durability,
-    timing: Timing,
     checkpoint: (Option<u64>, Option<openftl_core::Nanos>),
     scrub_interval: Option<openftl_core::Nanos>,
     victim: VictimPolicy,
@@ -55,29 +51,15 @@ impl PageDrive {
 
     /// What `file` says of a store of pages, whatever hosts see of it.
     pub(crate) fn described(file: &DriveDescription) -> Result<PageDrive, Failure> {
-        let name = file.media.profile.as_deref().unwrap_or("cosmos");
-        let profile = find_profile(name).map_err(|failure| failure.about("media.profile"))?;
-        let disk = match file.media.store {
-            Some(StoreName::Stamps) => {
-                return Err(Failure::bad_input(
-                    "media.store = \"stamps\" keeps no bytes, and pages and values have some",
-                )
-                .fix("choose \"ram\" or \"file\""));
-            }
-            Some(StoreName::File) => file.media.path.clone(),
-            Some(StoreName::Ram) | None => None,
-        };
+        let flash = Flash::of(file, "pages and values")?;
         let capacity = file.media.capacity.unwrap_or(CAPACITY_DEFAULT);
         if capacity.0 == 0 {
             return Err(Failure::bad_input("media.capacity = 0: a store of no bytes").fix("say how much it can hold"));
         }
         Ok(PageDrive {
-            profile,
+            flash,
             capacity,
             over_provisioning: file.media.over_provisioning.unwrap_or(Share::percent(10)),
-            disk,
-            durability: file.media.durability.unwrap_or_default(),
-            timing: file.media.timing.unwrap_or(Timing::WallClock),
             checkpoint: (file.ftl.checkpoint_log_blocks, file.ftl.checkpoint_interval),
             scrub_interval: file.ftl.scrub_interval.and_then(Interval::span),
             victim: expect_of_pages(file.ftl.victim.unwrap_or_default()).map_err(|error| error.about("ftl.victim"))?,
@@ -102,13 +84,13 @@ impl PageDrive {
     /// The file that the flash is kept in; none: it is in memory, and new each time.
     #[must_use]
     pub fn disk(&self) -> Option<&Path> {
-        self.disk.as_deref()
+        self.flash.disk()
     }
 
     /// The name of its NAND.
     #[must_use]
     pub fn profile(&self) -> &str {
-        &self.profile.name
+        &self.flash.profile().name
     }
 
     /// The configuration of its FTL.
@@ -132,7 +114,7 @@ impl PageDrive {
     /// # Errors
     /// If there is no such device.
     pub fn chunks_per_pu(&self) -> Result<u32, Failure> {
-        let shape = self.profile.geometry(1).map_err(Failure::failed)?;
+        let shape = self.flash.geometry(1).map_err(Failure::failed)?;
         chunks_per_pu(&shape, &self.config(0), self.capacity.0).map_err(|error| {
             Failure::bad_input(error).about("media.capacity").fix("ask for less, or for another profile")
         })
@@ -143,7 +125,7 @@ impl PageDrive {
     /// # Errors
     /// If there is no such device.
     pub fn geometry(&self) -> Result<Geometry, Failure> {
-        self.profile.geometry(self.chunks_per_pu()?).map_err(Failure::failed)
+        self.flash.geometry(self.chunks_per_pu()?).map_err(Failure::failed)
     }
 
     /// Makes the drive in the file `disk`. Returns what pages can hold.
@@ -165,9 +147,7 @@ impl PageDrive {
     ) -> Result<T, Failure> {
         let (seed, chunks) = (seed.unwrap_or_else(another_seed), self.chunks_per_pu()?);
         new_file::make(disk, existing, |temporary| {
-            let device = EmulatedDevice::create(temporary, &self.profile, chunks, MediaTiming::Instant, seed);
-            let mut device = device.map_err(Failure::failed)?;
-            device.set_durability(self.durability).map_err(Failure::failed)?;
+            let device = self.flash.create(temporary, chunks, seed).map_err(Failure::failed)?;
             let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
             let drive = F::format(device, self.config(seed), shape, &mut clock).map_err(Failure::failed)?;
             let told = tell(&drive);
@@ -191,9 +171,9 @@ impl PageDrive {
         shape: F::Shape,
     ) -> Result<(F, PaceClock), Failure> {
         let chunks = self.chunks_per_pu()?;
-        let device = EmulatedDevice::new(self.profile.clone(), chunks, Store::Ram, MediaTiming::Modelled, seed);
+        let device = self.flash.in_memory(chunks, MediaTiming::Modelled, seed).map_err(Failure::failed)?;
         let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
-        let drive = F::format(device.map_err(Failure::failed)?, self.config(seed), shape, &mut clock);
+        let drive = F::format(device, self.config(seed), shape, &mut clock);
         Ok((drive.map_err(Failure::failed)?, clock))
     }
 
@@ -202,12 +182,13 @@ impl PageDrive {
     /// # Errors
     /// If it is in memory, not there, in use, of another kind, or cannot be trusted.
     pub fn open(&self, access: Access) -> Result<PageStore<EmulatedDevice>, Failure> {
-        self.open_as(access).map(|(drive, clock)| PageStore::new(drive, clock))
+        let (drive, clock) = self.open_as(access)?;
+        store(drive, clock, access)
     }
 
     /// Opens the drive, which is of this kind.
     pub(crate) fn open_as<F: Ftl<Media = EmulatedDevice>>(&self, access: Access) -> Result<(F, PaceClock), Failure> {
-        let Some(disk) = &self.disk else {
+        let Some(disk) = self.flash.disk() else {
             return Err(Failure::bad_input("the drive is in memory, and gone with its program")
                 .fix("a drive that is to be used again has media.store = \"file\""));
         };
@@ -216,13 +197,47 @@ impl PageDrive {
             return Err(Failure::bad_input(format_args!("{disk} is not there"))
                 .fix(format_args!("make it first: openftl create {disk} --drive …")));
         }
-        let (pace, timing) = match self.timing {
-            Timing::Virtual => (Pace::Virtual, MediaTiming::Modelled),
-            Timing::WallClock => (Pace::wall(), MediaTiming::Modelled),
-            Timing::Instant => (Pace::wall(), MediaTiming::Instant),
-        };
-        open_disk(disk, timing, pace, self.config(0), access, Some(self.durability))
+        let (pace, timing) = self.flash.pace();
+        let device = self.flash.open(disk, access, timing).map_err(Failure::failed)?;
+        let drive = open_on(device, self.config(0), access, PaceClock { pace, now: Time::ZERO });
+        drive.map_err(|failure| failure.about(disk.display()))
     }
+
+    /// Opens a device that a store of pages is on, whatever happened to it, with the clock that it had.
+    ///
+    /// # Errors
+    /// If it is of another kind, or cannot be trusted.
+    pub fn reopen(&self, device: EmulatedDevice, clock: PaceClock) -> Result<PageStore<EmulatedDevice>, Failure> {
+        let (drive, clock) = open_on(device, self.config(0), Access::ReadWrite, clock)?;
+        store(drive, clock, Access::ReadWrite)
+    }
+}
+
+/// Opens a drive of this kind on a device.
+fn open_on<F: Ftl<Media = EmulatedDevice>>(
+    device: EmulatedDevice,
+    config: Config,
+    access: Access,
+    mut clock: PaceClock,
+) -> Result<(F, PaceClock), Failure> {
+    let drive = F::open_with(device, config, F::Asked::default(), access, &mut clock).map_err(Failure::failed)?;
+    Ok((drive, clock))
+}
+
+/// The store of an open drive. A file is synced beside its work.
+fn store(
+    drive: PageFtl<EmulatedDevice>,
+    clock: PaceClock,
+    access: Access,
+) -> Result<PageStore<EmulatedDevice>, Failure> {
+    let is_real = matches!(clock.pace, Pace::Wall(_));
+    let store = PageStore::new(drive, clock);
+    if is_real && access != Access::Inspect {
+        let bell = store.bell();
+        let synced = store.with_drive(|drive| drive.media_mut().sync_beside(move || bell.ring()));
+        synced.map_err(Failure::failed)?;
+    }
+    Ok(store)
 }
 
 /// The policy, if a store of pages cleans by it.
@@ -237,7 +252,8 @@ fn expect_of_pages(victim: VictimPolicy) -> Result<VictimPolicy, Failure> {
 /// # Errors
 /// If it is in use, of another kind, or cannot be trusted.
 pub fn open_stored(disk: &Path, access: Access) -> Result<PageStore<EmulatedDevice>, Failure> {
-    open_stored_as(disk, access).map(|(drive, clock)| PageStore::new(drive, clock))
+    let (drive, clock) = open_stored_as(disk, access)?;
+    store(drive, clock, access)
 }
 
 /// Opens the drive of this kind that is kept in `disk`.
@@ -246,27 +262,7 @@ pub(crate) fn open_stored_as<F: Ftl<Media = EmulatedDevice>>(
     access: Access,
 ) -> Result<(F, PaceClock), Failure> {
     let config = Config { payload: FrameForm::Bytes, host_frames: HOST_FRAMES, ..Config::default() };
-    open_disk(disk, MediaTiming::Instant, Pace::wall(), config, access, None)
-}
-
-fn open_disk<F: Ftl<Media = EmulatedDevice>>(
-    disk: &Path,
-    timing: MediaTiming,
-    pace: Pace,
-    config: Config,
-    access: Access,
-    durability: Option<Durability>,
-) -> Result<(F, PaceClock), Failure> {
-    let opened = match access {
-        Access::Inspect => EmulatedDevice::open_to_look_at(disk, timing),
-        Access::ReadWrite | Access::Repair => EmulatedDevice::open(disk, timing),
-    };
-    let mut device = opened.map_err(Failure::failed)?;
-    if let Some(durability) = durability {
-        device.set_durability(durability).map_err(Failure::failed)?;
-    }
-    let mut clock = PaceClock { pace, now: Time::ZERO };
-    let drive = F::open_with(device, config, F::Asked::default(), access, &mut clock);
-    let drive = drive.map_err(|error| Failure::failed(error).about(disk.display()))?;
-    Ok((drive, clock))
+    let device = flash::open(disk, access, MediaTiming::Instant).map_err(Failure::failed)?;
+    let clock = PaceClock { pace: Pace::wall(), now: Time::ZERO };
+    open_on(device, config, access, clock).map_err(|failure| failure.about(disk.display()))
 }

@@ -1,24 +1,23 @@
 //! A table drive from its drive description: for `openftl` itself, and for programs that have the drive inside them.
 
-use crate::description::{DriveDescription, FtlKind, StoreName, Timing, another_seed, find_profile};
+use crate::description::{DriveDescription, FtlKind, another_seed};
 use crate::failure::Failure;
+use crate::flash::{self, Flash, HOST_FRAMES};
 use crate::new_file::{self, Existing, NewFileError};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
 use openftl_files::{Client, FileError, Files, Pace, Stream, Volume};
-use openftl_media::{DeviceError, Durability, EmulatedDevice, Profile, Store, StoreError, Timing as MediaTiming};
+use openftl_media::{DeviceError, EmulatedDevice, StoreError, Timing as MediaTiming};
 use openftl_parts::{Access, Config};
 use openftl_server::Endpoint;
 use openftl_tables::TablePlacement;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What tables can hold unless the drive description says otherwise.
 pub const CAPACITY_DEFAULT: ByteSize = ByteSize(8 << 30);
 /// The log area unless the drive description says otherwise, or an eighth of the capacity if that is less.
 pub const LOG_AREA_DEFAULT: ByteSize = ByteSize(1 << 30);
-/// Frames of 4 KiB for requests under way.
-const HOST_FRAMES: u32 = 4096;
 
 /// The files of a drive whose flash is emulated.
 pub type TableFiles = Files<EmulatedDevice>;
@@ -28,14 +27,10 @@ pub type TableVolume = Volume<EmulatedDevice>;
 /// What a drive description says of a table drive.
 #[derive(Clone, Debug)]
 pub struct TableDrive {
-    profile: Profile,
+    flash: Flash,
     capacity: ByteSize,
     log_area: ByteSize,
     over_provisioning: Share,
-    /// The file that the flash is kept in; none: it is in memory.
-    disk: Option<PathBuf>,
-    durability: Durability,
-    timing: Timing,
     placement: TablePlacement,
     checkpoint: (Option<u64>, Option<openftl_core::Nanos>),
     /// Where it is served.
@@ -72,8 +67,7 @@ impl TableDrive {
         if !file.namespaces.is_empty() {
             return invalid("[[namespace]]: a table drive cannot be divided; leave it away");
         }
-        let name = file.media.profile.as_deref().unwrap_or("cosmos");
-        let profile = find_profile(name).map_err(|failure| invalid_as_said(&failure.about("media.profile")))?;
+        let flash = Flash::of(file, "files").map_err(|failure| invalid_as_said(&failure))?;
         let capacity = file.media.capacity.unwrap_or(CAPACITY_DEFAULT);
         let log_area = file.ftl.log_area.unwrap_or(ByteSize(LOG_AREA_DEFAULT.0.min(capacity.0 / 8)));
         for (field, bytes) in [("media.capacity", capacity), ("ftl.log_area", log_area)] {
@@ -81,23 +75,11 @@ impl TableDrive {
                 return invalid(&format!("{field} = {} bytes: give a multiple of {BLOCK_BYTES}", bytes.0));
             }
         }
-        let disk = match file.media.store {
-            Some(StoreName::Stamps) => {
-                return invalid(
-                    "media.store = \"stamps\" keeps no bytes, and files have some; choose \"ram\" or \"file\"",
-                );
-            }
-            Some(StoreName::File) => file.media.path.clone(),
-            Some(StoreName::Ram) | None => None,
-        };
         Ok(TableDrive {
-            profile,
+            flash,
             capacity,
             log_area,
             over_provisioning: file.media.over_provisioning.unwrap_or(Share::percent(10)),
-            disk,
-            durability: file.media.durability.unwrap_or_default(),
-            timing: file.media.timing.unwrap_or(Timing::WallClock),
             placement: file.ftl.table_placement.unwrap_or_default(),
             checkpoint: (file.ftl.checkpoint_log_blocks, file.ftl.checkpoint_interval),
             server: file.host.files.as_deref().map(endpoint).transpose()?,
@@ -107,7 +89,7 @@ impl TableDrive {
     /// The file that the flash is kept in; none: it is in memory, and new each time.
     #[must_use]
     pub fn disk(&self) -> Option<&Path> {
-        self.disk.as_deref()
+        self.flash.disk()
     }
 
     /// What tables can hold.
@@ -141,16 +123,8 @@ impl TableDrive {
         }
     }
 
-    fn pace(&self) -> (Pace, MediaTiming) {
-        match self.timing {
-            Timing::Virtual => (Pace::Virtual, MediaTiming::Modelled),
-            Timing::WallClock => (Pace::wall(), MediaTiming::Modelled),
-            Timing::Instant => (Pace::wall(), MediaTiming::Instant),
-        }
-    }
-
     fn chunks_per_pu(&self) -> Result<u32, FileError> {
-        let shape = self.profile.geometry(1).map_err(|error| device_error(&error.into()))?;
+        let shape = self.flash.geometry(1).map_err(|error| device_error(&error))?;
         let table_blocks = self.capacity.0 / BLOCK_BYTES as u64;
         openftl_tables::chunks_per_pu(&shape, &self.config(0), table_blocks)
             .map_err(|error| FileError::Invalid(format!("media.capacity, ftl.log_area: {error}")))
@@ -161,7 +135,7 @@ impl TableDrive {
     /// # Errors
     /// If there is no such device.
     pub fn geometry(&self) -> Result<Geometry, FileError> {
-        self.profile.geometry(self.chunks_per_pu()?).map_err(|error| device_error(&error.into()))
+        self.flash.geometry(self.chunks_per_pu()?).map_err(|error| device_error(&error))
     }
 
     /// Makes the drive in the file `disk`, which must not exist.
@@ -183,9 +157,7 @@ impl TableDrive {
     fn make(&self, disk: &Path, existing: Existing, seed: Option<u64>) -> Result<(), FileError> {
         let (seed, chunks) = (seed.unwrap_or_else(another_seed), self.chunks_per_pu()?);
         new_file::make(disk, existing, |temporary| {
-            let device = EmulatedDevice::create(temporary, &self.profile, chunks, MediaTiming::Instant, seed);
-            let mut device = device.map_err(|error| device_error(&error))?;
-            device.set_durability(self.durability).map_err(|error| device_error(&error.into()))?;
+            let device = self.flash.create(temporary, chunks, seed).map_err(|error| device_error(&error))?;
             Files::format(device, self.config(seed), self.placement, Pace::Virtual).and_then(Files::close).map(drop)
         })
     }
@@ -234,11 +206,10 @@ impl TableDrive {
     /// # Errors
     /// If it is not there, in use, of another kind, or cannot be trusted.
     pub fn open(&self, access: Access) -> Result<TableFiles, FileError> {
-        let (pace, timing) = self.pace();
-        let Some(disk) = &self.disk else {
+        let (pace, timing) = self.flash.pace();
+        let Some(disk) = self.flash.disk() else {
             let (seed, chunks) = (another_seed(), self.chunks_per_pu()?);
-            let device = EmulatedDevice::new(self.profile.clone(), chunks, Store::Ram, timing, seed);
-            let device = device.map_err(|error| device_error(&error))?;
+            let device = self.flash.in_memory(chunks, timing, seed).map_err(|error| device_error(&error))?;
             return Files::format(device, self.config(seed), self.placement, pace);
         };
         if !disk.exists() {
@@ -247,11 +218,10 @@ impl TableDrive {
                 "{disk}: make it first, with `openftl create {disk}` and the drive description as --drive"
             )));
         }
-        let mut device = EmulatedDevice::open(disk, timing).map_err(|error| device_error(&error))?;
-        device.set_durability(self.durability).map_err(|error| device_error(&error.into()))?;
+        let device = self.flash.open(disk, access, timing).map_err(|error| device_error(&error))?;
         let files = Files::open(device, self.config(0), self.placement, access, pace)
             .map_err(|error| error.of(&disk.display().to_string()))?;
-        if let Pace::Wall(_) = pace {
+        if matches!(pace, Pace::Wall(_)) && access != Access::Inspect {
             let bell = files.bell();
             let synced = files.with_drive(|drive| drive.media_mut().sync_beside(move || bell.ring()));
             synced.map_err(|error| device_error(&error.into()))?;
@@ -265,7 +235,7 @@ impl TableDrive {
 /// # Errors
 /// If it is not there, in use, of another kind, or cannot be trusted.
 pub fn look_at(disk: &Path) -> Result<TableFiles, FileError> {
-    let device = EmulatedDevice::open_to_look_at(disk, MediaTiming::Instant).map_err(|error| device_error(&error))?;
+    let device = flash::open(disk, Access::Inspect, MediaTiming::Instant).map_err(|error| device_error(&error))?;
     let config = Config { payload: FrameForm::Bytes, host_frames: HOST_FRAMES, ..Config::default() };
     Files::open(device, config, TablePlacement::default(), Access::Inspect, Pace::wall())
         .map_err(|error| error.of(&disk.display().to_string()))

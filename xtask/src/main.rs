@@ -10,8 +10,9 @@
 //! | `fuzz` | libFuzzer on every parser | [`fuzz`] |
 //! | `linux` | builds the Linux kernel that system tests use as an NVMe host | [`linux`] |
 //! | `rocksdb` | a real RocksDB with the plugin for it | [`rocksdb`] |
+//! | `sqlite` | SQLite's own suites on a store of pages | [`mod@sqlite`] |
 //! | `package` | what people install OpenFTL with | [`package`] |
-//! | `interop` | the tests with that kernel over many rounds, and a storm of hosts | [`interop`] |
+//! | `interop` | the tests with that kernel over many rounds, SQLite's own suites, and a storm of hosts | [`interop`] |
 //!
 //! Each is a list of named [`steps`], and ends with what happened to each of them.
 
@@ -26,6 +27,7 @@ mod package;
 mod rocksdb;
 mod setup;
 mod shell;
+mod sqlite;
 mod steps;
 mod table;
 mod test;
@@ -60,6 +62,8 @@ cargo xtask: what a contributor does
                                        with --debian the packages of Debian are used, and db_stress and the plugin are
                                        built for them: for tests, not for figures. Ends with the lines that put RocksDB
                                        on a drive
+  cargo xtask sqlite                   SQLite's own programs and scripts, from Debian's source package, built with the VFS and run on
+                                       stores of pages
   cargo xtask package files            the program as packages have it (profile dist, with TLS), manual and completions
   cargo xtask package deb [--install-cargo-deb]
                                        a Debian package of them, with cargo-deb
@@ -67,7 +71,8 @@ cargo xtask: what a contributor does
   cargo xtask interop [--rounds N] [--storm-minutes N]
                                        the tests in which Linux is the NVMe host, where they repeat something N times (30),
                                        and hosts that come and go for so long (10); also those with an initiator in user
-                                       space that OPENFTL_PYNVMEOF names, and all of fio's own tests of zoned drives
+                                       space that OPENFTL_PYNVMEOF names, all of fio's own tests of zoned drives, and what
+                                       `sqlite` runs
 
 Exit codes: 0 all is well, 1 a step failed, 2 the command line is wrong.";
 
@@ -87,6 +92,7 @@ fn main() -> ExitCode {
         Some((&"linux", rest)) => no_arguments("linux", rest).map(|()| linux::run()),
         Some((&"package", rest)) => package::Options::parse(rest).map(package::run),
         Some((&"rocksdb", rest)) => rocksdb::Options::parse(rest).map(rocksdb::run),
+        Some((&"sqlite", rest)) => no_arguments("sqlite", rest).map(|()| sqlite::command()),
         Some((&"interop", rest)) => interop::Options::parse(rest).map(interop::run),
         Some((&"book", rest)) => book::Options::parse(rest).map(book::run),
         Some((&"setup", rest)) => no_arguments("setup", rest).map(|()| setup::run()),
@@ -94,8 +100,8 @@ fn main() -> ExitCode {
         Some((&"bench", rest)) => bench::Options::parse(rest).map(|options| bench::run(&options)),
         Some((&"fuzz", rest)) => fuzz::Options::parse(rest).map(|options| fuzz::run(&options)),
         Some((command, _)) => Err(format!(
-            "there is no command `{command}`; there are check, test, bench, book, setup, fuzz, linux, rocksdb, package \
-             and interop"
+            "there is no command `{command}`; there are check, test, bench, book, setup, fuzz, linux, rocksdb, sqlite, \
+             package and interop"
         )),
     };
     result.unwrap_or_else(|error| {

@@ -326,7 +326,15 @@ mod tests {
     fn every_file_of_tests_that_are_one_program_is_a_module_of_it() {
         let ftl_and_media =
             ["ftl/append", "ftl/blocks", "ftl/pages", "ftl/segments", "ftl/tables", "ftl/zones", "media"];
-        let hosts = ["host/server", "host/files", "host/nvme-media", "host/nvme-pages"];
+        let hosts = [
+            "host/server",
+            "host/dispatch",
+            "host/files",
+            "host/nvme-media",
+            "host/nvme-pages",
+            "bindings/c",
+            "bindings/sqlite",
+        ];
         for folder in ftl_and_media.into_iter().chain(hosts).map(|folder| shell::root().join(folder).join("tests")) {
             let manifest = std::fs::read_to_string(folder.join("../Cargo.toml")).unwrap();
             let all = std::fs::read_to_string(folder.join("all.rs")).unwrap();

@@ -70,9 +70,9 @@ impl Opened {
         Ok(Opened::Here(Box::new(store)))
     }
 
-    fn store(&mut self) -> &mut dyn BlockingStore {
+    fn store(&self) -> &dyn BlockingStore {
         match self {
-            Opened::Here(store) => &mut **store,
+            Opened::Here(store) => &**store,
             Opened::There(store) => store,
         }
     }
@@ -123,7 +123,7 @@ fn put(arguments: &PagePut) -> Result<(), Failure> {
 }
 
 fn delete(arguments: &PageDelete) -> Result<(), Failure> {
-    let mut opened = Opened::open(&arguments.place, Access::ReadWrite)?;
+    let opened = Opened::open(&arguments.place, Access::ReadWrite)?;
     for lpid in &arguments.lpids {
         opened.store().stat(*lpid).map_err(failure)?;
     }
@@ -139,7 +139,7 @@ fn change(place: &PagePlace, fill: impl FnOnce(&mut Stage<'_>) -> Result<(), Sto
     change_in(Opened::open(place, Access::ReadWrite)?, fill)
 }
 
-fn change_in(mut opened: Opened, fill: impl FnOnce(&mut Stage<'_>) -> Result<(), StoreFailure>) -> Result<(), Failure> {
+fn change_in(opened: Opened, fill: impl FnOnce(&mut Stage<'_>) -> Result<(), StoreFailure>) -> Result<(), Failure> {
     let store = opened.store();
     let (session, last) = store.open_session(SESSION).map_err(failure)?;
     let filled = fill(&mut |lpid, change| store.stage(session, last + 1, lpid, change, None));
@@ -150,7 +150,7 @@ fn change_in(mut opened: Opened, fill: impl FnOnce(&mut Stage<'_>) -> Result<(),
 }
 
 fn get(arguments: &PageGet) -> Result<(), Failure> {
-    let bytes = Opened::open(&arguments.place, Access::Inspect)?.store().read(arguments.lpid).map_err(failure)?;
+    let bytes = Opened::open(&arguments.place, Access::Inspect)?.store().read_whole(arguments.lpid).map_err(failure)?;
     match std::io::stdout().lock().write_all(&bytes) {
         // Whoever reads has enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -159,7 +159,7 @@ fn get(arguments: &PageGet) -> Result<(), Failure> {
 }
 
 fn list(arguments: &PageList) -> Result<(), Failure> {
-    let mut opened = Opened::open(&arguments.place, Access::Inspect)?;
+    let opened = Opened::open(&arguments.place, Access::Inspect)?;
     let store = opened.store();
     let limit = usize::try_from(arguments.limit).unwrap_or(usize::MAX);
     let found = store.list(arguments.from, limit).map_err(failure)?;
@@ -191,7 +191,7 @@ fn pages_in_words(count: usize) -> String {
 /// What a store says, for people.
 fn failure(error: impl Into<StoreFailure>) -> Failure {
     let error = match error.into() {
-        StoreFailure::Store(error) => error,
+        StoreFailure::Refused(error) => error,
         other => return Failure::failed(other),
     };
     match error {

@@ -1,5 +1,5 @@
 /*
- * OpenFTL: a table drive (an FTL for LSM-trees) from C.
+ * OpenFTL: a table drive (an FTL for LSM-trees) and a store of pages from C. Stores of pages are at the end.
  *
  * A drive is opened by its URI and used by any number of threads. What it keeps are files by name:
  *
@@ -43,7 +43,8 @@ typedef enum openftl_status {
     OPENFTL_BUSY = 7,          /* the drive is open elsewhere, or a lock is held, or a folder is not empty */
     OPENFTL_INVALID = 8,       /* an argument is wrong */
     OPENFTL_NOT_SUPPORTED = 9, /* a table cannot do that */
-    OPENFTL_READ_ONLY = 10     /* the drive is worn out, or has failed */
+    OPENFTL_READ_ONLY = 10,    /* the drive is worn out, or has failed */
+    OPENFTL_CONFLICT = 11      /* a page is not at the version that a batch expects */
 } openftl_status;
 
 typedef struct openftl_error {
@@ -186,6 +187,77 @@ openftl_status openftl_sync_folder(openftl_drive *drive, const char *path, openf
 /* Locks a name, whether or not it is a file; OPENFTL_BUSY if it is locked. Locks end with the process. */
 openftl_status openftl_lock(openftl_drive *drive, const char *path, openftl_error *error);
 openftl_status openftl_unlock(openftl_drive *drive, const char *path, openftl_error *error);
+
+/* ---- stores of pages ----
+ *
+ * A store keeps pages of any size by number. They are changed in batches: all of a batch is there after a crash, or nothing of it, and batches of
+ * one session in the order of their write sequence numbers. Any number of threads may use a store and a session; a batch is filled by one thread at
+ * a time. Whoever commits a batch again under the number that it has, with the same changes, changes nothing and gets OPENFTL_OK: so a host repeats a
+ * commit of which it did not hear the end. Another batch under a number that is used is OPENFTL_INVALID. */
+
+/* Bytes of a page, at most. Devices with small chunks have a smaller limit: it is in the message of OPENFTL_INVALID. */
+#define OPENFTL_PAGE_BYTES_MAX (1u << 20)
+
+typedef struct openftl_store openftl_store;
+typedef struct openftl_session openftl_session;
+typedef struct openftl_batch openftl_batch;
+
+typedef struct openftl_page {
+    uint32_t bytes;   /* of the whole page */
+    uint64_t version; /* of two versions the later one is greater */
+} openftl_page;
+
+/* Opens the store of a URI, "openftl://" and the path of a drive description with kind = "pages", or of the file that the flash is kept in. A process
+ * that opens the same store again gets the same one. OPENFTL_INVALID says what is wrong, also that another process has the store. */
+openftl_status openftl_store_open(const char *uri, openftl_store **store, openftl_error *error);
+
+/* Ends the use of a store; the last one closes it, and all of it is durable. Its sessions and batches have to be closed before: else OPENFTL_BUSY, and
+ * what was not durable may be lost. Also frees `store` when it fails. */
+openftl_status openftl_store_close(openftl_store *store, openftl_error *error);
+
+/* All that was committed before is durable. */
+openftl_status openftl_store_sync(openftl_store *store, openftl_error *error);
+
+/* Bytes that pages could still take, with 32 bytes for each and rounded up to 64, and that they could if there were none. */
+openftl_status openftl_store_space(openftl_store *store, uint64_t *free_bytes, uint64_t *all_bytes,
+                                   openftl_error *error);
+
+/* Opens a session by an identifier of the host's choice, and says which batch of it was the last durable one: 0 for a new session. OPENFTL_BUSY if it is
+ * open, or if there are too many. */
+openftl_status openftl_session_open(openftl_store *store, const uint8_t id[16], openftl_session **session,
+                                    uint64_t *last_wsn, openftl_error *error);
+
+/* Closes a session: batches that are not committed are given up. With `forget` other than 0 the store does not know its identifier any more. Also frees
+ * `session` when it fails. */
+openftl_status openftl_session_close(openftl_session *session, int forget, openftl_error *error);
+
+/* Begins batch `wsn` of a session. The numbers follow each other from 1 on; a few may be filled at a time, and each is committed after those before. */
+openftl_status openftl_batch_new(openftl_session *session, uint64_t wsn, openftl_batch **batch, openftl_error *error);
+
+/* Adds a change to a batch: the page has these bytes, or there is no such page. The bytes are the caller's again when it returns. With an `if_version`
+ * that is not null nothing of the batch is committed unless the page has that version then, 0: unless there is none (OPENFTL_CONFLICT). */
+openftl_status openftl_batch_put(openftl_batch *batch, uint64_t lpid, const void *data, size_t bytes,
+                                 const uint64_t *if_version, openftl_error *error);
+openftl_status openftl_batch_delete(openftl_batch *batch, uint64_t lpid, const uint64_t *if_version,
+                                    openftl_error *error);
+
+/* Commits a batch, and frees it, also when it fails. With `durable` other than 0 it survives a power cut when this returns; else it is durable with the
+ * next one that is. */
+openftl_status openftl_batch_commit(openftl_batch *batch, int durable, openftl_error *error);
+
+/* Gives a batch up, and frees it. */
+openftl_status openftl_batch_abort(openftl_batch *batch, openftl_error *error);
+
+/* Reads up to `bytes` bytes of a committed page from `offset` on; `got` is less only at its end. `page`, where it is not null, is filled.
+ * OPENFTL_NOT_FOUND if there is no such page. */
+openftl_status openftl_page_read(openftl_store *store, uint64_t lpid, uint32_t offset, void *buffer, size_t bytes,
+                                 size_t *got, openftl_page *page, openftl_error *error);
+openftl_status openftl_page_stat(openftl_store *store, uint64_t lpid, openftl_page *page, openftl_error *error);
+
+/* Calls `each` for every committed page from `from` on, in the order of their numbers, until it returns something other than 0. */
+typedef int (*openftl_each_page)(void *context, uint64_t lpid, uint32_t bytes);
+openftl_status openftl_page_list(openftl_store *store, uint64_t from, openftl_each_page each, void *context,
+                                 openftl_error *error);
 
 #ifdef __cplusplus
 }

@@ -2,8 +2,7 @@
 
 use crate::Shared;
 use openftl_drive::table_drive::{TableDrive, TableVolume};
-use openftl_files::dispatch::Watch;
-use openftl_files::{FileError, Volume};
+use openftl_files::{FileError, Volume, Watch};
 use openftl_media::EmulatedDevice;
 use openftl_parts::Access;
 use std::collections::HashMap;
@@ -24,16 +23,25 @@ pub struct Drive {
     files: Option<Shared>,
 }
 
+/// The file that a URI names.
+pub fn drive_file(uri: &str) -> Result<PathBuf, FileError> {
+    let Some(path) = uri.strip_prefix(SCHEME).filter(|path| !path.is_empty()) else {
+        return Err(FileError::Invalid(format!(
+            "the URI {uri:?} names no drive; write it like {SCHEME}/srv/lsm.toml, with the path of a drive description"
+        )));
+    };
+    FilePath::new(path).canonicalize().map_err(|error| FileError::NotFound(format!("{path} ({error})")))
+}
+
+/// What is said to whoever closes a drive that is in use.
+pub fn not_closed(file: &FilePath, users: &str) -> FileError {
+    FileError::Busy(format!("{}: {users} are still open", file.display()))
+}
+
 impl Drive {
     /// Opens the drive of a URI, or takes part in it if this process has it open.
     pub fn open(uri: &str) -> Result<Drive, FileError> {
-        let Some(path) = uri.strip_prefix(SCHEME).filter(|path| !path.is_empty()) else {
-            return Err(FileError::Invalid(format!(
-                "the URI {uri:?} names no drive; write it like {SCHEME}/srv/lsm.toml, with the path of a drive description"
-            )));
-        };
-        let file =
-            FilePath::new(path).canonicalize().map_err(|error| FileError::NotFound(format!("{path} ({error})")))?;
+        let file = drive_file(uri)?;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let drives = open.get_or_insert_default();
         // What has lost its server is opened anew; who uses it still hears of it there.
@@ -82,7 +90,7 @@ impl Drive {
         let Some(files) = Arc::into_inner(files) else { return Ok(()) };
         match files.close()? {
             true => Ok(()),
-            false => Err(FileError::Busy(format!("{}: files of the drive are still open", self.file.display()))),
+            false => Err(not_closed(&self.file, "files of the drive")),
         }
     }
 }

@@ -251,7 +251,7 @@ pub unsafe extern "C" fn openftl_kv_list(
             // The drive is free while the caller looks at keys: it may ask for their values.
             // SAFETY: the caller's pointers.
             let keys = unsafe { store(kv) }?.list(first, is_behind, KEYS_AT_A_TIME).map_err(refused)?;
-            let Some(last) = keys.last().copied() else { return Ok(()) };
+            let Some(last) = keys.last().copied() else { return Ok::<(), FileError>(()) };
             for key in keys {
                 // SAFETY: the caller's function, with bytes that are there until it returns.
                 if unsafe { each(context, key.bytes().as_ptr().cast(), key.bytes().len()) } != 0 {

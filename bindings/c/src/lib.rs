@@ -1,4 +1,4 @@
-//! OpenFTL's table drives from C: what `include/openftl.h` says, over [`openftl_files`].
+//! OpenFTL's table drives and stores of pages from C: what `include/openftl.h` says, over [`openftl_files`] and [`openftl_pages`].
 //!
 //! Every function checks its pointers, catches panics (a bug is an `OPENFTL_IO_ERROR` with its message, and not the end of the
 //! database that called), and fills the caller's error with one line.
@@ -6,9 +6,12 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod drives;
+mod fault;
 mod kv;
+mod stores;
 
 use drives::{Drive, Path};
+use fault::Fault;
 use openftl_drive::table_drive::TableVolume;
 use openftl_files::{Attributes, FileError, FileKind, ReadRequest, VolumeReader, VolumeWriter};
 use openftl_media::EmulatedDevice;
@@ -64,18 +67,18 @@ pub enum File {
 }
 
 /// Runs `deed`, and tells the caller how it ended.
-fn run(error: *mut Error, deed: impl FnOnce() -> Result<(), FileError>) -> c_int {
-    let failure = match catch_unwind(AssertUnwindSafe(deed)) {
+fn run<E: Into<Fault>>(error: *mut Error, deed: impl FnOnce() -> Result<(), E>) -> c_int {
+    let fault = match catch_unwind(AssertUnwindSafe(deed)) {
         Ok(Ok(())) => return OK,
-        Ok(Err(failure)) => failure,
+        Ok(Err(failure)) => failure.into(),
         Err(panic) => {
             let words = panic.downcast_ref::<String>().map(String::as_str);
             let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            FileError::Io(format!("a bug in OpenFTL: {words}"))
+            FileError::Io(format!("a bug in OpenFTL: {words}")).into()
         }
     };
-    tell(error, &failure.to_string());
-    failure.code()
+    tell(error, &fault.text);
+    fault.code
 }
 
 fn tell(error: *mut Error, message: &str) {
@@ -586,7 +589,7 @@ pub unsafe extern "C" fn openftl_list(
             let name = CString::new(name).map_err(|error| FileError::Corruption(error.to_string()))?;
             each(context, name.as_ptr(), &CAttributes::of(attributes));
         }
-        Ok(())
+        Ok::<(), FileError>(())
     })
 }
 

@@ -1,4 +1,4 @@
-//! A database in a store: what is committed of it, and over that the changes of the transaction under way.
+//! A database in a store, or a write-ahead log: what is committed of it, and over that the changes of the transaction under way.
 //!
 //! ```text
 //!   SQLite reads  ──▶  staged pages (scratch)  ──▶  committed pages, up to `kept`  ──▶  zeroes
@@ -7,12 +7,13 @@
 //!
 //! Changes stay in the process until they are committed, and not in the store: SQLite reads back pages that it has written, writes some of them
 //! again and again, and writes the old pages when it rolls back. Of all that only the last state of a page reaches the store, and nothing where it
-//! is the state before. A process that is killed leaves nothing behind.
+//! is the state before. A process that is killed leaves nothing behind. A log gathers its small appends in the same way: each frame is a page.
 
 use crate::ffi;
-use crate::format::{Compression, Extent, decode, encode, is_page_size, lpid, write_head};
-use crate::locks::Locks;
+use crate::format::{Compression, Extent, FileKind, Spot, encode, is_page_size, lpid, write_head};
+use crate::held::Held;
 use crate::scratch::Scratch;
+use crate::shared_memory::SharedMemory;
 use crate::store::{DELETES_MAX, Store};
 use crate::trouble::Trouble;
 use openftl_pages::Change;
@@ -20,8 +21,8 @@ use std::collections::BTreeMap;
 
 /// How a database begins.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// Bytes of a page where nothing says how many.
-const PAGE_BYTES_DEFAULT: u32 = 4096;
+/// Pages of a log that are committed in one batch: a log needs not to be whole.
+const LOG_BATCH_PAGES: usize = 1024;
 
 /// See the module.
 #[derive(Default)]
@@ -35,8 +36,14 @@ pub struct Database {
     /// Changed pages, and where each is in `scratch`.
     staged: BTreeMap<u32, u64>,
     scratch: Scratch,
-    /// Page 1 as it is committed.
+    /// The end of the last place in `scratch`.
+    scratch_end: u64,
+    /// Page 1 as it is committed, where no other process can commit another.
     first: Option<Vec<u8>>,
+    /// A page that is changed in part, or compared, or stored.
+    page: Vec<u8>,
+    /// A page as it is to be stored.
+    stored: Vec<u8>,
     /// How its pages are stored.
     pub compression: Compression,
     /// SQLite has read the journal: staged pages may be as they were.
@@ -47,22 +54,47 @@ pub struct Database {
     pub is_to_be_durable: bool,
     /// The super-journal of the transaction.
     pub super_journal: Option<String>,
-    /// Who has which lock.
-    pub locks: Locks,
-    /// Connections that have it open.
+    /// What its connections hold, where no other process has any.
+    pub held: Held,
+    /// The connection of this process that is about to write.
+    pub writer: Option<u64>,
+    /// What its connections share in WAL mode.
+    pub memory: Option<SharedMemory>,
+    /// Why other processes do not see the last transaction of its log.
+    pub unpublished: Option<Trouble>,
+    /// Connections of this process that have it open.
     pub connections: u32,
 }
 
 impl Database {
-    /// The database with a number, of this length.
+    /// A file that is not in the store yet.
+    pub fn new(kind: FileKind) -> Database {
+        Database { committed: Extent::empty(kind), current: Extent::empty(kind), ..Database::default() }
+    }
+
+    /// The file with a number, of this length.
     pub fn stored(number: u32, extent: Extent) -> Database {
-        Database {
-            number: Some(number),
-            committed: extent,
-            current: extent,
-            kept: extent.pages(),
-            ..Database::default()
-        }
+        let mut database = Database::new(extent.kind);
+        database.is_stored(number, extent);
+        database
+    }
+
+    /// In the store it has this number and length, and nothing is staged.
+    pub fn is_stored(&mut self, number: u32, extent: Extent) {
+        self.number = Some(number);
+        (self.committed, self.current, self.kept) = (extent, extent, extent.pages());
+    }
+
+    /// It is not in the store any more, and nothing is staged.
+    pub fn is_gone(&mut self) {
+        let empty = Extent::empty(self.committed.kind);
+        self.number = None;
+        (self.committed, self.current, self.kept) = (empty, empty, 0);
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> FileKind {
+        self.committed.kind
     }
 
     /// Bytes, as the transaction under way has them.
@@ -75,51 +107,59 @@ impl Database {
         !self.staged.is_empty() || self.current != self.committed || self.kept < self.committed.pages()
     }
 
-    fn committed_page(&mut self, store: &mut Store, page: u32) -> Result<Vec<u8>, Trouble> {
-        if page == 1
-            && let Some(first) = &self.first
-        {
-            return Ok(first.clone());
+    /// Fills `bytes` with a page as it is committed.
+    fn read_committed(&mut self, store: &mut Store, page: u32, bytes: &mut [u8]) -> Result<(), Trouble> {
+        match &self.first {
+            Some(first) if page == 1 => bytes.copy_from_slice(first),
+            _ => {
+                let file = self.number.expect("a database with committed pages has a number");
+                store.read_page(file, page, bytes)?;
+                if page == 1 && !store.is_shared() && self.kind() == FileKind::Database {
+                    self.first = Some(bytes.to_vec());
+                }
+            }
         }
-        let bytes = self.committed.page_bytes;
-        let file = self.number.expect("a database with committed pages has a number");
-        let read = match store.read(lpid(file, page))? {
-            None => vec![0; bytes as usize],
-            Some(stored) => decode(&stored, bytes).ok_or_else(|| {
-                Trouble::damaged(format!("page {page} of file {file} in the store is none of {bytes} bytes"))
-            })?,
-        };
-        if page == 1 {
-            self.first = Some(read.clone());
-        }
-        Ok(read)
-    }
-
-    /// A page as the transaction under way has it.
-    fn page(&mut self, store: &mut Store, page: u32) -> Result<Vec<u8>, Trouble> {
-        let mut bytes = vec![0; self.current.page_bytes as usize];
-        if let Some(slot) = self.staged.get(&page) {
-            self.scratch.read(&mut bytes, *slot)?;
-        } else if page <= self.kept {
-            bytes = self.committed_page(store, page)?;
-        }
-        Ok(bytes)
-    }
-
-    fn stage(&mut self, page: u32, bytes: &[u8]) -> Result<(), Trouble> {
-        let next = self.staged.len() as u64 * bytes.len() as u64;
-        let slot = *self.staged.get(&page).unwrap_or(&next);
-        self.scratch.write(bytes, slot)?;
-        self.staged.insert(page, slot);
         Ok(())
     }
 
-    /// The page at an offset, and the byte in it.
-    fn locate(&self, offset: u64) -> Result<(u32, usize), Trouble> {
-        let bytes = u64::from(self.current.page_bytes);
-        let page = u32::try_from(offset / bytes + 1).ok().filter(|page| *page < u32::MAX);
-        let page = page.ok_or_else(|| Trouble::new(ffi::FULL, "a database has 4294967294 pages at most"))?;
-        Ok((page, (offset % bytes) as usize))
+    /// Fills `bytes` with a page as the transaction under way has it.
+    fn read_whole(&mut self, store: &mut Store, page: u32, bytes: &mut [u8]) -> Result<(), Trouble> {
+        if let Some(slot) = self.staged.get(&page) {
+            self.scratch.read(bytes, *slot)?;
+        } else if page <= self.kept {
+            self.read_committed(store, page, bytes)?;
+        } else {
+            bytes.fill(0);
+        }
+        Ok(())
+    }
+
+    /// Calls `with` with a page as the transaction under way has it, in memory that is used again.
+    fn with_page<T>(
+        &mut self,
+        store: &mut Store,
+        page: u32,
+        with: impl FnOnce(&mut Database, &mut Vec<u8>) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        let mut bytes = std::mem::take(&mut self.page);
+        bytes.resize(self.current.bytes_of(page), 0);
+        let done = self.read_whole(store, page, &mut bytes).and_then(|()| with(self, &mut bytes));
+        self.page = bytes;
+        done
+    }
+
+    fn stage(&mut self, page: u32, bytes: &[u8]) -> Result<(), Trouble> {
+        let slot = *self.staged.get(&page).unwrap_or(&self.scratch_end);
+        self.scratch.write(bytes, slot)?;
+        if self.staged.insert(page, slot).is_none() {
+            self.scratch_end = slot + bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn locate(&self, offset: u64) -> Result<Spot, Trouble> {
+        let spot = self.current.locate(offset);
+        spot.ok_or_else(|| Trouble::new(ffi::FULL, "a database has 4294967294 pages at most"))
     }
 
     /// Fills `bytes` from `offset` on, with zeroes behind the end. Returns how many there were.
@@ -129,10 +169,17 @@ impl Database {
         behind.fill(0);
         let mut done = 0;
         while done < count {
-            let (page, within) = self.locate(offset + done as u64)?;
-            let part = (count - done).min(self.current.page_bytes as usize - within);
-            let from = self.page(store, page)?;
-            here[done..done + part].copy_from_slice(&from[within..within + part]);
+            let spot = self.locate(offset + done as u64)?;
+            let part = (count - done).min(spot.bytes - spot.within);
+            let to = &mut here[done..done + part];
+            if part == spot.bytes {
+                self.read_whole(store, spot.page, to)?;
+            } else {
+                self.with_page(store, spot.page, |_, page| {
+                    to.copy_from_slice(&page[spot.within..spot.within + part]);
+                    Ok(())
+                })?;
+            }
             done += part;
         }
         Ok(count)
@@ -142,24 +189,27 @@ impl Database {
     pub fn write(&mut self, store: &mut Store, bytes: &[u8], offset: u64) -> Result<(), Trouble> {
         self.is_complete = false;
         if self.current.page_bytes == 0 {
-            let length = bytes.len() as u64;
-            let is_page = is_page_size(length) && offset.is_multiple_of(length);
-            self.current.page_bytes = if is_page { length as u32 } else { PAGE_BYTES_DEFAULT };
+            self.current.page_bytes = self.current.page_bytes_for(bytes, offset);
+        } else if self.kind() == FileKind::Log && offset == 0 {
+            // A log that begins anew: no frame that it has is of any use.
+            let page_bytes = self.current.page_bytes_for(bytes, offset);
+            if page_bytes != self.current.page_bytes {
+                self.truncate(store, 0)?;
+                self.current.page_bytes = page_bytes;
+            }
         }
-        let size = self.current.page_bytes as usize;
         let mut done = 0;
         while done < bytes.len() {
-            let (page, within) = self.locate(offset + done as u64)?;
-            let part = (bytes.len() - done).min(size - within);
+            let spot = self.locate(offset + done as u64)?;
+            let part = (bytes.len() - done).min(spot.bytes - spot.within);
             let from = &bytes[done..done + part];
-            if part == size && page == 1 {
-                self.stage(page, &without_wal(from.to_vec()))?;
-            } else if part == size {
-                self.stage(page, from)?;
+            if part == spot.bytes {
+                self.stage(spot.page, from)?;
             } else {
-                let mut whole = self.page(store, page)?;
-                whole[within..within + part].copy_from_slice(from);
-                self.stage(page, &if page == 1 { without_wal(whole) } else { whole })?;
+                self.with_page(store, spot.page, |database, whole| {
+                    whole[spot.within..spot.within + part].copy_from_slice(from);
+                    database.stage(spot.page, whole)
+                })?;
             }
             done += part;
         }
@@ -173,26 +223,24 @@ impl Database {
         if length == 0 {
             self.staged.clear();
             self.scratch.truncate(0)?;
-            (self.current, self.kept) = (Extent::default(), 0);
+            self.scratch_end = 0;
+            (self.current, self.kept) = (Extent::empty(self.kind()), 0);
             return Ok(());
         }
         if self.current.page_bytes == 0 {
-            self.current.page_bytes = PAGE_BYTES_DEFAULT;
+            self.current.page_bytes = self.current.page_bytes_for(&[], 0);
         }
-        let (last, within) = self.locate(length - 1)?;
+        let last = self.locate(length - 1)?;
         if length < self.current.length {
-            if within + 1 < self.current.page_bytes as usize {
-                let mut page = self.page(store, last)?;
-                page[within + 1..].fill(0);
-                self.stage(last, &page)?;
+            if last.within + 1 < last.bytes {
+                self.with_page(store, last.page, |database, page| {
+                    page[last.within + 1..].fill(0);
+                    database.stage(last.page, page)
+                })?;
             }
-            // Slots are handed out by the number of staged pages, so they stay; a page behind the end is zeroes again.
-            let zeroes = vec![0; self.current.page_bytes as usize];
-            let behind: Vec<u32> = self.staged.range(last + 1..).map(|(page, _)| *page).collect();
-            for page in behind {
-                self.stage(page, &zeroes)?;
-            }
-            self.kept = self.kept.min(last);
+            // A page behind the end is zeroes, should the file become longer again.
+            self.staged.retain(|page, _| *page <= last.page);
+            self.kept = self.kept.min(last.page);
         }
         self.current.length = length;
         Ok(())
@@ -200,7 +248,7 @@ impl Database {
 
     /// Stages all pages anew if the database says that its pages have another size than those of the file: after VACUUM with another page size.
     fn change_page_size(&mut self, store: &mut Store) -> Result<(), Trouble> {
-        if self.current.length < 100 || !self.staged.contains_key(&1) {
+        if self.kind() == FileKind::Log || self.current.length < 100 || !self.staged.contains_key(&1) {
             return Ok(());
         }
         let mut head = [0; 18];
@@ -222,34 +270,53 @@ impl Database {
             scratch.write(&page, slot)?;
             staged.insert(number, slot);
         }
-        (self.staged, self.scratch, self.kept) = (staged, scratch, 0);
+        (self.staged, self.scratch, self.scratch_end, self.kept) = (staged, scratch, length, 0);
         self.current.page_bytes = size;
         Ok(())
     }
 
-    /// Stages the transaction in the store, as file `number`. Returns whether there was anything to stage, and where what it lets fall behind the
-    /// batch begins.
+    /// Stages one staged page in the store. Returns whether there was anything to stage.
+    fn stage_page(&mut self, store: &mut Store, number: u32, page: u32, slot: u64) -> Result<bool, Trouble> {
+        let mut bytes = std::mem::take(&mut self.page);
+        bytes.resize(self.current.bytes_of(page), 0);
+        let staged = (|| {
+            if self.is_rolled_back && page <= self.kept {
+                let mut before = vec![0; bytes.len()];
+                self.read_committed(store, page, &mut before)?;
+                self.scratch.read(&mut bytes, slot)?;
+                if before == bytes {
+                    return Ok(false);
+                }
+            }
+            self.scratch.read(&mut bytes, slot)?;
+            // A page that was freed and overwritten with zeroes takes no room.
+            let is_empty = bytes.iter().all(|byte| *byte == 0);
+            if !is_empty {
+                encode(&bytes, self.compression, &mut self.stored);
+            }
+            let stored = &self.stored[..];
+            let change = if is_empty { Change::Delete } else { Change::Put(&[stored]) };
+            store.stage(lpid(number, page), change)?;
+            Ok(true)
+        })();
+        self.page = bytes;
+        staged
+    }
+
+    /// Stages the transaction in the store, as file `number`. Returns whether there was anything to stage, and what is left for later.
     pub fn stage_all(&mut self, store: &mut Store, number: u32) -> Result<Staging, Trouble> {
         self.change_page_size(store)?;
         let mut staging = Staging::default();
         let (pages, old) = (self.current.pages(), self.committed.pages());
-        let mut bytes = vec![0; self.current.page_bytes as usize];
-        let changed: Vec<(u32, u64)> = self.staged.iter().map(|(page, slot)| (*page, *slot)).collect();
+        let most = if self.kind() == FileKind::Log { LOG_BATCH_PAGES } else { usize::MAX };
+        let changed: Vec<(u32, u64)> = self.staged.iter().map(|(page, slot)| (*page, *slot)).take(most).collect();
         for (page, slot) in changed {
-            if page > pages {
-                continue;
+            if page <= pages {
+                staging.is_any |= self.stage_page(store, number, page, slot)?;
             }
-            self.scratch.read(&mut bytes, slot)?;
-            let is_kept = self.is_rolled_back && page <= self.kept && self.committed_page(store, page)? == bytes;
-            if !is_kept {
-                // A page that was freed and overwritten with zeroes takes no room.
-                let stored =
-                    if bytes.iter().any(|byte| *byte != 0) { encode(&bytes, self.compression) } else { vec![] };
-                let change = if stored.is_empty() { Change::Delete } else { Change::Put(&[&stored]) };
-                store.stage(lpid(number, page), change)?;
-                staging.is_any = true;
-            }
+            staging.last = page;
         }
+        staging.is_part = self.staged.len() > most;
         let mut deletes = 0;
         for page in self.kept + 1..=old {
             if page <= pages && self.staged.contains_key(&page) {
@@ -271,14 +338,30 @@ impl Database {
         Ok(staging)
     }
 
+    /// A part of what was staged of a log is committed, as file `number`.
+    pub fn part_committed(&mut self, number: u32, staging: &Staging) {
+        self.number = Some(number);
+        self.committed = self.current;
+        self.kept = self.kept.max(staging.last).min(self.current.pages());
+        self.staged.retain(|page, _| *page > staging.last);
+    }
+
     /// What was staged is committed, as file `number`.
     pub fn committed(&mut self, number: u32) {
-        if let Some(slot) = self.staged.get(&1) {
-            let mut first = vec![0; self.current.page_bytes as usize];
+        if self.kind() == FileKind::Database
+            && let Some(first) = &mut self.first
+        {
             // It can be read from the store as well.
-            self.first = self.scratch.read(&mut first, *slot).ok().map(|_| first);
-        } else if self.kept == 0 {
-            self.first = None;
+            match self.staged.get(&1) {
+                Some(slot) => {
+                    first.resize(self.current.page_bytes as usize, 0);
+                    if self.scratch.read(first, *slot).is_err() {
+                        self.first = None;
+                    }
+                }
+                None if self.kept == 0 => self.first = None,
+                None => {}
+            }
         }
         self.number = Some(number);
         self.committed = self.current;
@@ -290,6 +373,7 @@ impl Database {
         self.staged.clear();
         // Nothing can fail where a file is only closed.
         _ = self.scratch.truncate(0);
+        self.scratch_end = 0;
         self.current = self.committed;
         self.kept = self.committed.pages();
         (self.is_rolled_back, self.is_complete, self.is_to_be_durable) = (false, false, false);
@@ -297,20 +381,15 @@ impl Database {
     }
 }
 
-/// Page 1 of a database without a write-ahead log. A database that is restored from one with a log says that it has one, and SQLite refuses to open
-/// it here.
-fn without_wal(mut page: Vec<u8>) -> Vec<u8> {
-    if page[..16] == *MAGIC && page[18..20] == [2, 2] {
-        page[18..20].fill(1);
-    }
-    page
-}
-
 /// What was staged of a transaction.
 #[derive(Clone, Copy, Default)]
 pub struct Staging {
     /// Anything at all.
     pub is_any: bool,
+    /// The last page of it.
+    pub last: u32,
+    /// There are more, for another batch.
+    pub is_part: bool,
     /// Pages from this one on are to be deleted after the commit.
     pub sweep_from: Option<u32>,
 }

@@ -18,6 +18,10 @@ pub const IOERR_SHORT_READ: c_int = IOERR | 2 << 8;
 pub const IOERR_WRITE: c_int = IOERR | 3 << 8;
 pub const IOERR_DELETE: c_int = IOERR | 10 << 8;
 pub const IOERR_DELETE_NOENT: c_int = IOERR | 23 << 8;
+pub const IOERR_LOCK: c_int = IOERR | 15 << 8;
+pub const IOERR_SHMOPEN: c_int = IOERR | 18 << 8;
+pub const IOERR_SHMLOCK: c_int = IOERR | 20 << 8;
+pub const IOERR_SHMMAP: c_int = IOERR | 21 << 8;
 pub const IOERR_BEGIN_ATOMIC: c_int = IOERR | 29 << 8;
 
 pub const OPEN_CREATE: c_int = 0x4;
@@ -43,6 +47,8 @@ pub const FCNTL_PRAGMA: c_int = 14;
 pub const FCNTL_HAS_MOVED: c_int = 20;
 pub const FCNTL_SYNC: c_int = 21;
 pub const FCNTL_COMMIT_PHASETWO: c_int = 22;
+pub const FCNTL_CKPT_DONE: c_int = 37;
+pub const FCNTL_CKPT_START: c_int = 39;
 pub const FCNTL_BEGIN_ATOMIC_WRITE: c_int = 31;
 pub const FCNTL_COMMIT_ATOMIC_WRITE: c_int = 32;
 pub const FCNTL_ROLLBACK_ATOMIC_WRITE: c_int = 33;
@@ -53,13 +59,17 @@ pub const LOCK_RESERVED: c_int = 2;
 pub const LOCK_PENDING: c_int = 3;
 pub const LOCK_EXCLUSIVE: c_int = 4;
 
+pub const SHM_UNLOCK: c_int = 1;
+pub const SHM_SHARED: c_int = 4;
+pub const SHM_EXCLUSIVE: c_int = 8;
+
 /// `sqlite3_file`, of which a VFS knows the rest.
 #[repr(C)]
 pub struct File {
     pub methods: *const IoMethods,
 }
 
-/// `sqlite3_io_methods`, version 1: without shared memory, so without a write-ahead log.
+/// `sqlite3_io_methods`, version 2: without pages that are mapped.
 #[repr(C)]
 pub struct IoMethods {
     pub version: c_int,
@@ -75,6 +85,10 @@ pub struct IoMethods {
     pub file_control: unsafe extern "C" fn(*mut File, c_int, *mut c_void) -> c_int,
     pub sector_size: unsafe extern "C" fn(*mut File) -> c_int,
     pub device_characteristics: unsafe extern "C" fn(*mut File) -> c_int,
+    pub shm_map: unsafe extern "C" fn(*mut File, c_int, c_int, c_int, *mut *mut c_void) -> c_int,
+    pub shm_lock: unsafe extern "C" fn(*mut File, c_int, c_int, c_int) -> c_int,
+    pub shm_barrier: unsafe extern "C" fn(*mut File),
+    pub shm_unmap: unsafe extern "C" fn(*mut File, c_int) -> c_int,
 }
 
 /// A symbol of a library that is loaded.
@@ -145,6 +159,6 @@ mod tests {
     #[cfg(target_pointer_width = "64")]
     #[test]
     fn structures_are_as_long_as_those_of_c() {
-        assert_eq!((size_of::<IoMethods>(), size_of::<Vfs>()), (13 * 8, 5 * 8 + 13 * 8));
+        assert_eq!((size_of::<IoMethods>(), size_of::<Vfs>()), (17 * 8, 5 * 8 + 13 * 8));
     }
 }

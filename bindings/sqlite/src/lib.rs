@@ -13,9 +13,12 @@
 //! | `file` | open files, as SQLite calls them |
 //! | `registry` | the stores that this process has open, and what paths lead to |
 //! | `volume` | all files of a store |
-//! | `database` | a database, with the transaction under way |
-//! | `locks` | who may read and write it |
-//! | `store` | the store of pages |
+//! | `database` | a database or a log, with the transaction under way |
+//! | `held` | the locks of connections of this process |
+//! | `locks` | the same of a connection, on the host, against other processes |
+//! | `shared_memory` | what connections in WAL mode share |
+//! | `store` | the session on the store of pages |
+//! | [`opened`] | the store itself, of this process or of another |
 //! | `format` | what databases are in a store |
 //! | `scratch` | files that end with the process |
 //! | `trouble` | why a call fails |
@@ -28,10 +31,17 @@ mod database;
 mod ffi;
 mod file;
 mod format;
+mod held;
 mod locks;
+pub mod opened;
 mod registry;
 mod scratch;
+mod shared_memory;
 mod store;
 mod trouble;
 mod vfs;
 mod volume;
+
+pub use registry::{Provider, Registry};
+pub use trouble::Trouble;
+pub use vfs::{register, sqlite3_extension_init};

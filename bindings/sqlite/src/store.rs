@@ -1,26 +1,27 @@
-//! The store of pages that this process has open, and its one session.
+//! The session of this process on a store of pages.
 //!
-//! The session has a fixed identifier: the store is locked, so no other process can have it, and it is found again after a process was killed.
-//! Then sessions do not pile up, and pages that were staged and not committed are free room again when the store is opened.
+//! Sessions have fixed identifiers, so they do not pile up, and what a killed process had staged is free room again when the next one takes its
+//! session. A process that has the store for itself takes the first one; of those that share a store each takes one that no other has.
 
 use crate::ffi;
-use crate::format::lpid;
+use crate::format::{decode, lpid};
+use crate::opened::Opened;
 use crate::trouble::Trouble;
-use openftl_core::BLOCK_BYTES;
-use openftl_drive::page_store::PageStore;
-use openftl_media::EmulatedDevice;
-use openftl_pages::{Change, Session, SessionId, StoreError, StoreTarget};
+use openftl_pages::{Change, PageFacts, Session, SessionId, StoreError, StoreFailure};
 use openftl_parts::Durability;
-use openftl_parts::words::Purpose;
-use std::fmt::Write;
 
-const SESSION: SessionId = SessionId(*b"openftl-sqlite\0\0");
+/// What identifiers of sessions begin with; the last byte counts them.
+const SESSION: [u8; 16] = *b"openftl-sqlite\0\0";
+/// Processes that share a store, at most.
+const PROCESSES_MAX: u8 = 128;
 /// Pages that are deleted in one batch when they are of no file any more.
 pub const DELETES_MAX: usize = 512;
+/// Bytes of a page as it is stored, at most, but for those of the directory and of heads.
+const STORED_BYTES: usize = 66 << 10;
 
 /// See the module.
 pub struct Store {
-    pages: PageStore<EmulatedDevice>,
+    opened: Opened,
     session: Session,
     /// The batch that is staged next.
     next: u64,
@@ -28,13 +29,39 @@ pub struct Store {
     is_volatile: bool,
     /// A commit has failed, and nobody knows how much of it is on media: everything fails until the store is opened anew.
     is_lost: bool,
+    /// A page as it is stored.
+    stored: Vec<u8>,
 }
 
 impl Store {
-    pub fn new(mut pages: PageStore<EmulatedDevice>) -> Result<Store, Trouble> {
-        let (session, last) =
-            pages.open_session(SESSION).map_err(|error| Trouble::new(ffi::CANTOPEN, error.to_string()))?;
-        Ok(Store { pages, session, next: last + 1, is_volatile: false, is_lost: false })
+    pub fn new(opened: Opened) -> Result<Store, Trouble> {
+        let cannot = |failure: StoreFailure| Trouble::new(ffi::CANTOPEN, failure.to_string());
+        let processes = if opened.is_shared { PROCESSES_MAX } else { 1 };
+        for process in 0..processes {
+            let mut id = SESSION;
+            id[15] = process;
+            let (session, _) = match opened.pages.open_session(SessionId(id)) {
+                Err(StoreFailure::Refused(StoreError::SessionOpen)) if process + 1 < processes => continue,
+                session => session.map_err(cannot)?,
+            };
+            // Who had the session before may have committed more than was durable then.
+            opened.pages.sync().map_err(cannot)?;
+            opened.pages.close_session(session, false).map_err(cannot)?;
+            let (session, last) = opened.pages.open_session(SessionId(id)).map_err(cannot)?;
+            let (next, stored) = (last + 1, vec![0; STORED_BYTES]);
+            return Ok(Store { opened, session, next, is_volatile: false, is_lost: false, stored });
+        }
+        unreachable!("the last identifier is taken or refused")
+    }
+
+    /// Whether other processes use the store too.
+    pub fn is_shared(&self) -> bool {
+        self.opened.is_shared
+    }
+
+    /// The store as it was opened.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
     }
 
     fn expect_sound(&self) -> Result<(), Trouble> {
@@ -45,46 +72,76 @@ impl Store {
         Ok(())
     }
 
-    /// The bytes of a page, if it is there.
-    pub fn read(&mut self, lpid: u64) -> Result<Option<Vec<u8>>, Trouble> {
+    fn read_stored(&mut self, lpid: u64) -> Result<Option<PageFacts>, Trouble> {
         self.expect_sound()?;
-        match self.pages.read(lpid) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(StoreError::NoPage { .. }) => Ok(None),
-            Err(error) => Err(Trouble::reading(error)),
+        loop {
+            match self.opened.pages.read(lpid, 0, &mut self.stored) {
+                Ok(facts) if facts.bytes as usize <= self.stored.len() => return Ok(Some(facts)),
+                Ok(facts) => self.stored.resize(facts.bytes as usize, 0),
+                Err(StoreFailure::Refused(StoreError::NoPage { .. })) => return Ok(None),
+                Err(failure) => return Err(Trouble::reading(&failure)),
+            }
         }
+    }
+
+    /// The bytes of a page, and its version, if it is there.
+    pub fn read(&mut self, lpid: u64) -> Result<Option<(&[u8], u64)>, Trouble> {
+        let facts = self.read_stored(lpid)?;
+        Ok(facts.map(|facts| (&self.stored[..facts.bytes as usize], facts.version)))
+    }
+
+    /// Fills `page` with page `number` of a file; zeroes if it is not there.
+    pub fn read_page(&mut self, file: u32, number: u32, page: &mut [u8]) -> Result<(), Trouble> {
+        match self.read_stored(lpid(file, number))? {
+            None => page.fill(0),
+            Some(facts) if decode(&self.stored[..facts.bytes as usize], page) => {}
+            Some(_) => {
+                let bytes = page.len();
+                let text = format!("page {number} of file {file} in the store is none of {bytes} bytes");
+                return Err(Trouble::damaged(text));
+            }
+        }
+        Ok(())
     }
 
     /// Adds a change to the batch that is staged.
     pub fn stage(&mut self, lpid: u64, change: Change<'_>) -> Result<(), Trouble> {
+        self.stage_if(lpid, change, None)
+    }
+
+    /// The same, on condition that the page has this version when the batch is committed.
+    pub fn stage_if(&mut self, lpid: u64, change: Change<'_>, if_version: Option<u64>) -> Result<(), Trouble> {
         self.expect_sound()?;
-        Ok(self.pages.stage(self.session, self.next, lpid, change)?)
+        Ok(self.opened.pages.stage(self.session, self.next, lpid, change, if_version)?)
     }
 
     /// Gives up what is staged.
     pub fn abort(&mut self) {
-        let now = self.pages.now();
         // It fails only if the session is not open, and then nothing is staged.
-        _ = self.pages.drive_mut().abort(now, self.session, self.next);
+        _ = self.opened.pages.abort(self.session, self.next);
     }
 
-    /// Commits what is staged.
-    pub fn commit(&mut self, durability: Durability) -> Result<(), Trouble> {
+    /// Commits what is staged. Returns whether its conditions held; if not, nothing has happened.
+    pub fn commit(&mut self, durability: Durability) -> Result<bool, Trouble> {
         self.expect_sound()?;
-        if let Err(error) = self.pages.commit(self.session, self.next, durability) {
-            self.is_lost = true;
-            return Err(error.into());
+        match self.opened.pages.commit(self.session, self.next, durability) {
+            Ok(()) => {}
+            Err(StoreFailure::Refused(StoreError::Condition { .. })) => return Ok(false),
+            Err(failure) => {
+                self.is_lost = true;
+                return Err(failure.into());
+            }
         }
         self.next += 1;
         self.is_volatile = durability == Durability::Volatile;
-        Ok(())
+        Ok(true)
     }
 
     /// Waits until all that was committed survives a power cut.
     pub fn sync(&mut self) -> Result<(), Trouble> {
         self.expect_sound()?;
         if self.is_volatile {
-            self.pages.sync()?;
+            self.opened.pages.sync()?;
             self.is_volatile = false;
         }
         Ok(())
@@ -94,7 +151,7 @@ impl Store {
     pub fn sweep(&mut self, file: u32, first: u32) -> Result<(), Trouble> {
         let (mut from, end) = (lpid(file, first), (u64::from(file) + 1) << 32);
         loop {
-            let found = self.pages.drive().list(from, DELETES_MAX);
+            let found = self.opened.pages.list(from, DELETES_MAX)?;
             let found: Vec<u64> = found.into_iter().map(|(lpid, _)| lpid).take_while(|lpid| *lpid < end).collect();
             let Some(last) = found.last() else { return Ok(()) };
             for lpid in &found {
@@ -106,52 +163,21 @@ impl Store {
     }
 
     /// The files that have pages, in their order.
-    pub fn files(&self) -> Vec<u32> {
+    pub fn files(&self) -> Result<Vec<u32>, Trouble> {
         let (mut files, mut from) = (Vec::new(), lpid(1, 0));
-        while let Some((lpid, _)) = self.pages.drive().list(from, 1).first() {
+        while let Some((lpid, _)) = self.opened.pages.list(from, 1)?.first() {
             let file = (lpid >> 32) as u32;
             files.push(file);
             let Some(next) = file.checked_add(1) else { break };
             from = u64::from(next) << 32;
         }
-        files
+        Ok(files)
     }
 
-    /// What has reached the store and its NAND since it was opened: one line of JSON.
-    pub fn statistics(&self) -> String {
-        let drive = self.pages.drive();
-        let (blocks, pages) = drive.statistics();
-        let nand = |purpose: Purpose| blocks.programmed[purpose as usize] * BLOCK_BYTES as u64;
-        let figures = [
-            ("pages_put", pages.pages_put),
-            ("pages_deleted", pages.pages_deleted),
-            ("bytes_put", pages.bytes_put),
-            ("header_bytes", pages.header_bytes),
-            ("grain_bytes", pages.grain_bytes),
-            ("padded_bytes", pages.padded_bytes),
-            ("log_bytes", pages.log_bytes),
-            ("carried_bytes", pages.carried_bytes),
-            ("batches_committed", pages.batches_committed),
-            ("batches_aborted", pages.batches_aborted),
-            ("nand_bytes", blocks.programmed.iter().sum::<u64>() * BLOCK_BYTES as u64),
-            ("nand_page_bytes", nand(Purpose::Tenant)),
-            ("nand_area_bytes", nand(Purpose::Data)),
-            ("nand_relocation_bytes", nand(Purpose::Relocation)),
-            ("nand_log_bytes", nand(Purpose::Log) + nand(Purpose::Checkpoint)),
-            ("nand_padding_bytes", nand(Purpose::Padding)),
-            ("used_bytes", drive.used_bytes()),
-            ("capacity_bytes", drive.capacity_bytes()),
-        ];
-        let mut text = String::from("{");
-        for (name, value) in figures {
-            let comma = if text.len() > 1 { "," } else { "" };
-            write!(text, "{comma}\"{name}\":{value}").expect("a string takes all");
-        }
-        text + "}"
-    }
-
-    /// Stops the drive.
+    /// Ends the session, and stops the drive if it is of this process.
     pub fn close(self) -> Result<(), Trouble> {
-        self.pages.close().map(|_| ()).map_err(|failure| Trouble::opening(&failure))
+        // What is committed is not given up by that; a store that is gone has closed it.
+        _ = self.opened.pages.close_session(self.session, false);
+        self.opened.close()
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::ffi;
 use openftl_drive::failure::Failure;
-use openftl_pages::StoreError;
+use openftl_pages::{StoreError, StoreFailure};
 use std::ffi::c_int;
 use std::io;
+use std::path::Path;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -16,6 +17,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
+    /// A result code, and the line for it.
     pub fn new(code: c_int, message: impl Into<String>) -> Trouble {
         Trouble { code, message: message.into() }
     }
@@ -31,8 +33,13 @@ impl Trouble {
     }
 
     /// Why a read of the store fails.
-    pub fn reading(error: StoreError) -> Trouble {
-        Trouble::new(ffi::IOERR_READ, error.to_string())
+    pub fn reading(failure: &StoreFailure) -> Trouble {
+        Trouble::new(ffi::IOERR_READ, failure.to_string())
+    }
+
+    /// Why the file with the locks of a database fails.
+    pub fn locking(code: c_int, folder: &Path, error: &io::Error) -> Trouble {
+        Trouble::new(code, format!("the locks in {}: {error}", folder.display()))
     }
 
     /// Why a store cannot be opened.
@@ -43,13 +50,15 @@ impl Trouble {
 }
 
 /// Why a batch is not committed.
-impl From<StoreError> for Trouble {
-    fn from(error: StoreError) -> Trouble {
-        let code = match error {
-            StoreError::NoSpace { .. } | StoreError::MapFull { .. } | StoreError::BatchTooLong { .. } => ffi::FULL,
-            _ => ffi::IOERR_WRITE,
+impl From<StoreFailure> for Trouble {
+    fn from(failure: StoreFailure) -> Trouble {
+        let code = match failure {
+            StoreFailure::Refused(
+                StoreError::NoSpace { .. } | StoreError::MapFull { .. } | StoreError::BatchTooLong { .. },
+            ) => ffi::FULL,
+            StoreFailure::Refused(_) | StoreFailure::Drive(_) | StoreFailure::Gone(_) => ffi::IOERR_WRITE,
         };
-        Trouble::new(code, error.to_string())
+        Trouble::new(code, failure.to_string())
     }
 }
 

@@ -6,9 +6,10 @@
 use crate::ffi::{self, Routines, Vfs};
 use crate::file::{self, Handle, OpenFile};
 use crate::format::Compression;
-use crate::registry;
+use crate::registry::Registry;
 use crate::scratch::Scratch;
 use crate::trouble::Trouble;
+use crate::volume::Volume;
 use std::ffi::{CStr, CString, c_char, c_double, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -102,18 +103,27 @@ unsafe fn compression(name: *const c_char) -> Result<Compression, Trouble> {
     match unsafe { parameter(name, c"compress") }? {
         None | Some("none") => Ok(Compression::None),
         Some("lz4") => Ok(Compression::Lz4),
-        Some("zstd") => {
-            let text = "compress=zstd is not built in: it needs a C library; choose lz4 or none";
-            Err(Trouble::new(ffi::CANTOPEN, text))
-        }
+        Some("zstd") => Ok(Compression::Zstd),
         Some(other) => {
-            Err(Trouble::new(ffi::CANTOPEN, format!("compress={other} is no compression; choose lz4 or none")))
+            Err(Trouble::new(ffi::CANTOPEN, format!("compress={other} is no compression; choose lz4, zstd or none")))
         }
     }
 }
 
+/// Files that are in a store, or belong to one that is.
+const STORED: c_int = ffi::OPEN_MAIN_DB | ffi::OPEN_WAL | ffi::OPEN_MAIN_JOURNAL | ffi::OPEN_SUPER_JOURNAL;
+
+/// The stores of a VFS.
+///
+/// # Safety
+/// `vfs` was registered by [`load`].
+unsafe fn registry(vfs: *mut Vfs) -> &'static Registry {
+    // SAFETY: as the caller of this function promises; the registry lives as long as the process.
+    unsafe { &*(*vfs).data.cast::<Registry>() }
+}
+
 unsafe extern "C" fn open(
-    _vfs: *mut Vfs,
+    vfs: *mut Vfs,
     name: *const c_char,
     file: *mut ffi::File,
     flags: c_int,
@@ -127,16 +137,14 @@ unsafe extern "C" fn open(
         let path = unsafe { text(name) }?;
         let handle = match path {
             None => Handle::Temporary(Scratch::default()),
-            Some(_) if flags & ffi::OPEN_WAL != 0 => {
-                return Err(Trouble::new(ffi::CANTOPEN, "the VFS has no write-ahead log: use another journal_mode"));
-            }
-            Some(path) if flags & (ffi::OPEN_MAIN_DB | ffi::OPEN_MAIN_JOURNAL | ffi::OPEN_SUPER_JOURNAL) != 0 => {
-                let compression = match flags & ffi::OPEN_MAIN_DB {
+            Some(path) if flags & STORED != 0 => {
+                let compression = match flags & (ffi::OPEN_MAIN_DB | ffi::OPEN_WAL) {
                     0 => Compression::None,
-                    // SAFETY: SQLite's name of a database to be opened.
+                    // SAFETY: SQLite's name of a database or a log to be opened.
                     _ => unsafe { compression(name) }?,
                 };
-                file::open(path, flags, compression)?
+                // SAFETY: SQLite calls with the VFS that was registered.
+                file::open(unsafe { registry(vfs) }, path, flags, compression)?
             }
             Some(_) => Handle::Temporary(Scratch::default()),
         };
@@ -152,41 +160,41 @@ unsafe extern "C" fn open(
     })
 }
 
-unsafe extern "C" fn delete(_vfs: *mut Vfs, name: *const c_char, _sync_folder: c_int) -> c_int {
+unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, _sync_folder: c_int) -> c_int {
     run(|| {
         // SAFETY: SQLite's string.
         let path = unsafe { text(name) }?.unwrap_or_default();
-        match registry::look_up(path)? {
-            Some((shared, name)) => registry::lock(&shared)?.delete(&name),
+        // SAFETY: SQLite calls with the VFS that was registered.
+        match unsafe { registry(vfs) }.with_volume(path, Volume::delete)? {
+            Some(()) => Ok(()),
             None => Err(Trouble::ordinary(ffi::IOERR_DELETE_NOENT)),
         }
     })
 }
 
-unsafe extern "C" fn access(_vfs: *mut Vfs, name: *const c_char, flags: c_int, out: *mut c_int) -> c_int {
+unsafe extern "C" fn access(vfs: *mut Vfs, name: *const c_char, flags: c_int, out: *mut c_int) -> c_int {
     run(|| {
         // SAFETY: SQLite's string.
         let path = unsafe { text(name) }?.unwrap_or_default();
-        let is_there = match registry::look_up(path)? {
-            Some((shared, name)) => registry::lock(&shared)?.exists(&name),
-            None => false,
-        };
+        // SAFETY: SQLite calls with the VFS that was registered.
+        let is_there = unsafe { registry(vfs) }.with_volume(path, Volume::exists)?.unwrap_or(false);
         // SAFETY: SQLite's place for the answer. Whatever is asked for but existence is allowed.
         unsafe { *out = c_int::from(is_there || flags != ffi::ACCESS_EXISTS) };
         Ok(())
     })
 }
 
-unsafe extern "C" fn full_pathname(_vfs: *mut Vfs, name: *const c_char, bytes: c_int, out: *mut c_char) -> c_int {
+unsafe extern "C" fn full_pathname(vfs: *mut Vfs, name: *const c_char, bytes: c_int, out: *mut c_char) -> c_int {
     run(|| {
         // SAFETY: SQLite's string, which has the parameters of its URI behind it.
         let (path, store) = unsafe { (text(name)?.unwrap_or_default(), parameter(name, c"store")?) };
         // SAFETY: as above.
         if unsafe { ((*sqlite().routines).uri_boolean)(name, c"default".as_ptr(), 0) } != 0 {
             // SAFETY: the VFS lives as long as the process.
-            unsafe { ((*sqlite().routines).vfs_register)(sqlite().own, 1) };
+            unsafe { ((*sqlite().routines).vfs_register)(vfs, 1) };
         }
-        let full = registry::full_path(path, store)?;
+        // SAFETY: SQLite calls with the VFS that was registered.
+        let full = unsafe { registry(vfs) }.full_path(path, store)?;
         if full.len() >= bytes as usize {
             return Err(Trouble::new(ffi::CANTOPEN, format!("a path is longer than {} bytes: {full}", bytes - 1)));
         }
@@ -264,6 +272,31 @@ unsafe extern "C" fn last_error(_vfs: *mut Vfs, _bytes: c_int, _out: *mut c_char
     0
 }
 
+/// A VFS with stores of its own, which lives as long as the process.
+fn vfs_with(name: &'static CStr, registry: &'static Registry) -> *mut Vfs {
+    Box::into_raw(Box::new(Vfs {
+        version: 2,
+        file_bytes: size_of::<OpenFile>() as c_int,
+        path_bytes_max: PATH_BYTES_MAX,
+        next: std::ptr::null_mut(),
+        name: name.as_ptr(),
+        data: std::ptr::from_ref(registry).cast_mut().cast(),
+        open,
+        delete,
+        access,
+        full_pathname,
+        dl_open,
+        dl_error,
+        dl_sym,
+        dl_close,
+        randomness,
+        sleep,
+        current_time,
+        last_error,
+        current_time_ms: Some(current_time_ms),
+    }))
+}
+
 /// Registers the VFS.
 ///
 /// # Safety
@@ -273,28 +306,7 @@ unsafe fn load(routines: *const Routines) -> c_int {
     let sqlite = SQLITE.get_or_init(|| {
         // SAFETY: as the caller of this function promises.
         let base = unsafe { ((*routines).vfs_find)(std::ptr::null()) };
-        let own = Vfs {
-            version: 2,
-            file_bytes: size_of::<OpenFile>() as c_int,
-            path_bytes_max: PATH_BYTES_MAX,
-            next: std::ptr::null_mut(),
-            name: NAME.as_ptr(),
-            data: std::ptr::null_mut(),
-            open,
-            delete,
-            access,
-            full_pathname,
-            dl_open,
-            dl_error,
-            dl_sym,
-            dl_close,
-            randomness,
-            sleep,
-            current_time,
-            last_error,
-            current_time_ms: Some(current_time_ms),
-        };
-        Sqlite { routines, base, own: Box::into_raw(Box::new(own)) }
+        Sqlite { routines, base, own: vfs_with(NAME, Box::leak(Box::default())) }
     });
     if sqlite.base.is_null() {
         return ffi::ERROR;
@@ -304,6 +316,20 @@ unsafe fn load(routines: *const Routines) -> c_int {
         ffi::OK => ffi::OK_LOAD_PERMANENTLY,
         code => code,
     }
+}
+
+/// Registers another VFS, with stores of its own, as soon as SQLite has loaded the library: for a program that has stores open. In its URIs
+/// `store=NAME` leads to the store that was [provided](Registry::provide) under this name.
+///
+/// # Panics
+/// If SQLite has not loaded the library.
+#[must_use]
+pub fn register(name: &'static CStr) -> &'static Registry {
+    let registry: &'static Registry = Box::leak(Box::default());
+    // SAFETY: SQLite's function; the VFS lives as long as the process.
+    let code = unsafe { ((*sqlite().routines).vfs_register)(vfs_with(name, registry), 0) };
+    assert_eq!(code, ffi::OK, "SQLite registers a VFS whenever it has memory");
+    registry
 }
 
 /// The entry that SQLite looks for first.

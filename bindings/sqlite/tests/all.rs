@@ -4,8 +4,13 @@
 
 mod basics;
 mod cleaned;
+mod embedded;
+mod faults;
 mod figures;
 mod killed;
+mod logs;
+mod power;
+mod processes;
 mod random;
 mod refused;
 mod world;

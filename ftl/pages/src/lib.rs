@@ -28,8 +28,8 @@
 //! | file | noun |
 //! |---|---|
 //! | [`request`] | what a host may ask |
+//! | [`blocking`] | a store as its users call it, whose calls wait |
 //! | [`drive`] | the drive |
-//! | [`blocking`] | a store whose requests are waited for |
 //! | [`error`] | why it may not |
 //! | [`place`] | where a page is, and its header |
 //! | [`leaf`] | a piece of the map |

@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use openftl_core::{Frame, Time};
-use openftl_parts::target::{Durability, Target};
+use openftl_parts::target::{Durability, Ended, Target};
 
 /// An open session, by the number that the store knows it by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -70,6 +70,18 @@ pub struct StoreDone {
     pub result: Result<Option<PageFacts>, StoreError>,
     /// When.
     pub at: Time,
+}
+
+impl Ended for StoreDone {
+    type Outcome = Result<Option<PageFacts>, StoreError>;
+
+    fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    fn outcome(self) -> Self::Outcome {
+        self.result
+    }
 }
 
 /// A store of pages, seen from a host interface.

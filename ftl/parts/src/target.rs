@@ -357,6 +357,30 @@ pub struct Done {
     pub at: Time,
 }
 
+/// The end of a request, of whatever drive.
+pub trait Ended {
+    /// How it ended.
+    type Outcome;
+
+    /// The host's tag.
+    fn tag(&self) -> u64;
+
+    /// How it ended.
+    fn outcome(self) -> Self::Outcome;
+}
+
+impl Ended for Done {
+    type Outcome = Result<(), IoError>;
+
+    fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    fn outcome(self) -> Self::Outcome {
+        self.result
+    }
+}
+
 /// What a drive makes of what hosts say of lifetimes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlacementFacts {

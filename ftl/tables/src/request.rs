@@ -2,7 +2,7 @@
 
 use super::catalog::NOTE_BYTES_MAX;
 use openftl_core::Time;
-use openftl_parts::target::IoError;
+use openftl_parts::target::{Ended, IoError};
 use openftl_parts::words::ReadOnlyReason;
 
 /// Names a table for as long as it is there and nobody has released it.
@@ -65,6 +65,18 @@ pub struct TableDone {
     pub result: Result<(), TableError>,
     /// When.
     pub at: Time,
+}
+
+impl Ended for TableDone {
+    type Outcome = Result<(), TableError>;
+
+    fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    fn outcome(self) -> Self::Outcome {
+        self.result
+    }
 }
 
 /// An entry of the catalog as it was found when the drive was opened.

@@ -1,5 +1,6 @@
 //! What can go wrong with a file.
 
+use openftl_dispatch::Stopped;
 use openftl_parts::{IoError, OpenError};
 use openftl_tables::TableError;
 
@@ -105,6 +106,12 @@ impl FileError {
             FileError::ReadOnly(text) => FileError::ReadOnly(with(text)),
             other => other,
         }
+    }
+}
+
+impl From<Stopped> for FileError {
+    fn from(stopped: Stopped) -> FileError {
+        FileError::Io(stopped.to_string())
     }
 }
 

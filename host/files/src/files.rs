@@ -3,11 +3,10 @@
 mod shared_state;
 mod statistics;
 
-pub(crate) use shared_state::Shared;
+pub(crate) use shared_state::{Shared, TableOwned, TableOwner};
 pub(crate) use statistics::{Counts, NameCounts};
 pub use statistics::{FileStatistics, NameStatistics};
 
-use crate::dispatch::{Bell, Dispatcher, Pace, PaceClock, Watch};
 use crate::log_area::LogArea;
 use crate::names::{Names, Node};
 use crate::note::{LogExtent, Note};
@@ -15,6 +14,7 @@ use crate::reader::FileReader;
 use crate::writer::FileWriter;
 use crate::{FileError, FileKind, path};
 use openftl_core::{BLOCK_BYTES, Clock, Time};
+use openftl_dispatch::{Bell, Dispatcher, Pace, PaceClock};
 use openftl_media::Media;
 use openftl_parts::{Access, Config, Purpose};
 use openftl_tables::{Ftl, TableFtl, TablePlacement};
@@ -35,12 +35,15 @@ pub struct Attributes {
     pub modified: u64,
 }
 
+/// What is called with the drive after each poll.
+pub type Watch<M> = openftl_dispatch::Watch<TableFtl<M>>;
+
 /// The files of a drive.
-pub struct Files<M> {
+pub struct Files<M: Media> {
     pub(crate) shared: Arc<Shared<M>>,
 }
 
-impl<M> Clone for Files<M> {
+impl<M: Media> Clone for Files<M> {
     fn clone(&self) -> Files<M> {
         Files { shared: Arc::clone(&self.shared) }
     }

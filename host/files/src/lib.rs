@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Every file and folder is an entry of the drive's catalog, and what is written there of it is its [`note`]. All names are in memory while
-//! the drive is open. Any number of threads use a drive at a time ([`dispatch`]).
+//! the drive is open. Any number of threads use a drive at a time ([`openftl_dispatch`]).
 //!
 //! # What is durable when
 //! - [`FileWriter::sync`]: the file, and its name.
@@ -22,7 +22,6 @@
 //! | [`note`] | what is on media of a file |
 //! | [`log_area`] | which blocks of the log area are free |
 //! | `names` | which files there are |
-//! | [`dispatch`] | one drive, many threads |
 //! | `writer`, `table_file`, `log_file` | files being written |
 //! | `reader` | files being read |
 //! | [`files`], with `shared_state` and `statistics` | the drive, what its users share, and what is counted |
@@ -36,7 +35,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod client;
-pub mod dispatch;
 pub mod error;
 pub mod files;
 pub mod log_area;
@@ -53,9 +51,9 @@ pub mod wire;
 mod writer;
 
 pub use client::Client;
-pub use dispatch::{Bell, Pace, PaceClock};
 pub use error::FileError;
-pub use files::{Attributes, FileStatistics, Files, NameStatistics};
+pub use files::{Attributes, FileStatistics, Files, NameStatistics, Watch};
+pub use openftl_dispatch::{Bell, Pace, PaceClock};
 pub use reader::{FileReader, ReadRequest};
 pub use server::FileServer;
 pub use stream::Stream;

@@ -66,7 +66,7 @@ impl<M: Media> FileWriter<M> {
                 }
                 return Err(error.into());
             }
-            let ended = self.shared.dispatcher.wait(owner, tag).1;
+            let ended = self.shared.wait(owner, tag).1;
             self.shared.has_changed();
             ended?;
             done += blocks;

@@ -1,11 +1,11 @@
 //! A file being read, by any number of threads.
 
-use crate::dispatch::{Owned, Owner, Until};
-use crate::files::{Counts, Shared};
+use crate::files::{Counts, Shared, TableOwned, TableOwner};
 use crate::names::Node;
 use crate::note::LogExtent;
 use crate::{FileError, FileKind};
 use openftl_core::{BLOCK_BYTES, Frame};
+use openftl_dispatch::Until;
 use openftl_media::Media;
 use openftl_parts::{Request, Target};
 use openftl_tables::TableId;
@@ -56,7 +56,7 @@ impl<M: Media> FileReader<M> {
     }
 
     /// The file's table, once it has one.
-    fn table(&self, owner: &mut Owner<'_, M>) -> Option<TableId> {
+    fn table(&self, owner: &mut TableOwner<'_, M>) -> Option<TableId> {
         let Some(table) = self.node.table.get().copied() else {
             self.node.is_awaited.store(true, Ordering::Relaxed);
             return None;
@@ -133,7 +133,9 @@ impl<M: Media> FileReader<M> {
     fn read_pieces(&self, requests: &mut [ReadRequest<'_>], log: Option<(u64, &[LogExtent])>) {
         let mut owner = match self.shared.dispatcher.own() {
             Ok(owner) => owner,
-            Err(error) => return requests.iter_mut().for_each(|request| request.result = Err(error.clone())),
+            Err(stopped) => {
+                return requests.iter_mut().for_each(|request| request.result = Err(stopped.clone().into()));
+            }
         };
         let bytes = log.map_or_else(|| self.node.bytes(), |(on_drive, _)| on_drive);
         let mut pieces: Vec<Piece> = Vec::new();
@@ -156,11 +158,11 @@ impl<M: Media> FileReader<M> {
                     for piece in pieces.drain(..) {
                         owner = self.finish(owner, piece, requests);
                     }
-                    let lend = |owned: &mut Owned<M>| owned.lend(count, &mut frames);
+                    let lend = |owned: &mut TableOwned<M>| owned.lend(count, &mut frames);
                     let (after, lent) = self.shared.dispatcher.wait_until(owner, 0, lend);
                     owner = after;
-                    if let Err(error) = lent {
-                        requests[index].result = Err(error);
+                    if let Err(stopped) = lent {
+                        requests[index].result = Err(stopped.into());
                         return;
                     }
                 }
@@ -185,8 +187,13 @@ impl<M: Media> FileReader<M> {
     }
 
     /// Waits for a piece and copies it to where it is wanted.
-    fn finish<'a>(&'a self, owner: Owner<'a, M>, piece: Piece, requests: &mut [ReadRequest<'_>]) -> Owner<'a, M> {
-        let (mut owner, result) = self.shared.dispatcher.wait(owner, piece.tag);
+    fn finish<'a>(
+        &'a self,
+        owner: TableOwner<'a, M>,
+        piece: Piece,
+        requests: &mut [ReadRequest<'_>],
+    ) -> TableOwner<'a, M> {
+        let (mut owner, result) = self.shared.wait(owner, piece.tag);
         let request = &mut requests[piece.request];
         match result {
             Err(error) => request.result = Err(error),

@@ -4,11 +4,11 @@
 //! is synced or closed, the table is committed as it is. One that is appended to all the same is copied to a new table first: that is
 //! right, and slow, and what no database does as a rule.
 
-use crate::dispatch::Until;
 use crate::files::note_of;
 use crate::writer::{FileWriter, take_frames};
 use crate::{FileError, note::Note};
 use openftl_core::{BLOCK_BYTES, Frame};
+use openftl_dispatch::Until;
 use openftl_media::Media;
 use openftl_parts::Target;
 use openftl_tables::{TableError, TableId};
@@ -175,7 +175,7 @@ impl<M: Media> FileWriter<M> {
         owner.drive.commit(now, tag, table, &note.encode())?;
         // From here on the table is the drive's, whether it comes to be there or not.
         self.table.is_committed = true;
-        let (owner, result) = self.shared.dispatcher.wait(owner, tag);
+        let (owner, result) = self.shared.wait(owner, tag);
         drop(owner);
         self.shared.has_changed();
         result?;

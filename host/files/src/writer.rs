@@ -1,11 +1,11 @@
 //! A file being written, by one thread at a time.
 
-use crate::dispatch::{Owner, Until};
-use crate::files::{Counts, NameCounts, Shared, now_s};
+use crate::files::{Counts, NameCounts, Shared, TableOwned, TableOwner, now_s};
 use crate::names::Node;
 use crate::table_file::TableFile;
 use crate::{FileError, FileKind};
 use openftl_core::BLOCK_BYTES;
+use openftl_dispatch::Until;
 use openftl_media::Media;
 use openftl_parts::Target;
 use openftl_tables::{TableLifetime, Wish};
@@ -240,13 +240,15 @@ impl<M: Media> Drop for FileWriter<M> {
 /// Waits until `count` frames are free, and takes them.
 pub(crate) fn take_frames<'a, M: Media>(
     shared: &'a Shared<M>,
-    owner: Owner<'a, M>,
+    owner: TableOwner<'a, M>,
     count: usize,
     frames: &mut Vec<openftl_core::Frame>,
-) -> (Owner<'a, M>, Result<(), FileError>) {
+) -> (TableOwner<'a, M>, Result<(), FileError>) {
     let form = openftl_core::FrameForm::Bytes;
-    shared.dispatcher.wait_until(owner, 0, |owned| match owned.drive.frames_mut().acquire_many(form, count, frames) {
+    let acquire = |owned: &mut TableOwned<M>| match owned.drive.frames_mut().acquire_many(form, count, frames) {
         true => Until::Found(()),
         false => owned.is_there_none(),
-    })
+    };
+    let (owner, acquired) = shared.dispatcher.wait_until(owner, 0, acquire);
+    (owner, acquired.map_err(FileError::from))
 }

@@ -14,7 +14,7 @@
 //! batches. Whoever does not answer within the limit of the connection (30 s unless said otherwise) is cut.
 //!
 //! # When the connection is cut
-//! Every call fails with [`StoreFailure::Link`](openftl_pages::StoreFailure::Link) from then on. The server closes the sessions of the connection, and
+//! Every call fails with [`StoreFailure::Gone`](openftl_pages::StoreFailure::Gone) from then on. The server closes the sessions of the connection, and
 //! gives up batches that were not committed. A program connects again, opens its session, which says what was durable, and sends the batch again whose
 //! commit was under way, under its old number: if it was committed, that succeeds and changes nothing.
 

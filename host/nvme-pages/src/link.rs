@@ -72,21 +72,21 @@ impl Link {
 
     fn expect_link(&self) -> Result<(), StoreFailure> {
         match &self.cut {
-            Some(why) => Err(StoreFailure::Link(why.clone())),
+            Some(why) => Err(StoreFailure::Gone(why.clone())),
             None => Ok(()),
         }
     }
 
     fn link_cut(&mut self, error: &ClientError) -> StoreFailure {
         let why = format!("the connection to the store is cut: {error}");
-        StoreFailure::Link(self.cut.get_or_insert(why).clone())
+        StoreFailure::Gone(self.cut.get_or_insert(why).clone())
     }
 
     /// How a command ended, with its data.
     fn result_of(&mut self, ended: Ended, asked: Asked<'_>) -> Result<(u64, Vec<u8>), StoreFailure> {
         let (status, result) = (Status::from_field(ended.status()), ended.completion.specific.get());
         if !status.is_success() {
-            let known = asked.error_of(status, result).map(StoreFailure::Store);
+            let known = asked.error_of(status, result).map(StoreFailure::Refused);
             return Err(known.unwrap_or_else(|| StoreFailure::Drive(format!("the drive says {status}"))));
         }
         if !ended.intact {

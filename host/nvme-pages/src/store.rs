@@ -6,7 +6,7 @@ use std::time::Duration;
 use openftl_nvme::command::pages::{Asked, PageCommand};
 use openftl_nvme::wire::identify::{cns, csi};
 use openftl_nvme::wire::pages::{
-    LIST_BYTES_MAX, ListEntry, ListHead, PageStat, PagesNamespace, SessionReport, StoreReport,
+    LIST_BYTES_MAX, ListEntry, ListHead, PageStat, PagesNamespace, SessionReport, StoreReport, read_facts,
 };
 use openftl_nvme_media::ANSWER_MAX;
 use openftl_nvme_media::association::{Association, AssociationError};
@@ -122,8 +122,9 @@ impl RemoteStore {
         let mut long = Vec::new();
         link.read_together(lpids, FIRST_READ_BYTES, |at, result| {
             pages[at] = result.map(|(facts, data)| {
-                if facts as u32 as usize > data.len() {
-                    long.push((at, facts as u32));
+                let (bytes, _) = read_facts(facts);
+                if bytes as usize > data.len() {
+                    long.push((at, bytes));
                 }
                 data
             });
@@ -141,7 +142,7 @@ fn read_all(link: &mut Link, lpid: u64, mut bytes: u32) -> Result<Vec<u8>, Store
     loop {
         let room = Payload::ToHost(vec![0; bytes as usize]);
         let (facts, data) = link.call(PageCommand::Read { lpid, offset: 0, bytes }, room, asked)?;
-        let length = facts as u32;
+        let (length, _) = read_facts(facts);
         if length as usize == data.len() {
             return Ok(data);
         }
@@ -162,7 +163,7 @@ fn structure<T: FromBytes>(link: &mut Link, command: PageCommand, asked: Asked<'
 }
 
 impl BlockingStore for RemoteStore {
-    fn open_session(&mut self, id: SessionId) -> Result<(Session, u64), StoreFailure> {
+    fn open_session(&self, id: SessionId) -> Result<(Session, u64), StoreFailure> {
         let mut link = self.link();
         let data = Payload::ToController(id.0.to_vec());
         let (result, _) = link.call(PageCommand::Open, data, Asked::default())?;
@@ -172,7 +173,7 @@ impl BlockingStore for RemoteStore {
         Ok((Session(session), report.durable_at_open.get()))
     }
 
-    fn close_session(&mut self, session: Session, forget: bool) -> Result<(), StoreFailure> {
+    fn close_session(&self, session: Session, forget: bool) -> Result<(), StoreFailure> {
         let mut link = self.link();
         link.forget_batches(session)?;
         let asked = Asked { session: session.0, ..Asked::default() };
@@ -180,7 +181,7 @@ impl BlockingStore for RemoteStore {
     }
 
     fn stage(
-        &mut self,
+        &self,
         session: Session,
         wsn: u64,
         lpid: u64,
@@ -190,25 +191,41 @@ impl BlockingStore for RemoteStore {
         self.link().stage(session, wsn, lpid, change, if_version)
     }
 
-    fn commit(&mut self, session: Session, wsn: u64, durability: Durability) -> Result<(), StoreFailure> {
+    fn commit(&self, session: Session, wsn: u64, durability: Durability) -> Result<(), StoreFailure> {
         self.link().commit(session, wsn, durability)
     }
 
-    fn abort(&mut self, session: Session, wsn: u64) -> Result<(), StoreFailure> {
+    fn abort(&self, session: Session, wsn: u64) -> Result<(), StoreFailure> {
         self.link().abort(session, wsn)
     }
 
-    fn read(&mut self, lpid: u64) -> Result<Vec<u8>, StoreFailure> {
+    fn read(&self, lpid: u64, offset: u32, buffer: &mut [u8]) -> Result<PageFacts, StoreFailure> {
+        let asked = Asked { lpid, ..Asked::default() };
+        let bytes = buffer.len().min(self.page_bytes_max() as usize) as u32;
+        let room = Payload::ToHost(vec![0; bytes as usize]);
+        let (facts, data) = self.link().call(PageCommand::Read { lpid, offset, bytes }, room, asked)?;
+        let Some(to) = buffer.get_mut(..data.len()) else {
+            return Err(StoreFailure::Drive(format!(
+                "page {lpid}: {bytes} bytes were asked for, and {} came",
+                data.len()
+            )));
+        };
+        to.copy_from_slice(&data);
+        let (bytes, version) = read_facts(facts);
+        Ok(PageFacts { bytes, version })
+    }
+
+    fn read_whole(&self, lpid: u64) -> Result<Vec<u8>, StoreFailure> {
         read_all(&mut self.link(), lpid, FIRST_READ_BYTES)
     }
 
-    fn stat(&mut self, lpid: u64) -> Result<PageFacts, StoreFailure> {
+    fn stat(&self, lpid: u64) -> Result<PageFacts, StoreFailure> {
         let asked = Asked { lpid, ..Asked::default() };
         let stat: PageStat = structure(&mut self.link(), PageCommand::Stat { lpid }, asked)?;
         Ok(PageFacts { bytes: stat.bytes.get(), version: stat.version.get() })
     }
 
-    fn list(&mut self, from: u64, most: usize) -> Result<Vec<(u64, u32)>, StoreFailure> {
+    fn list(&self, from: u64, most: usize) -> Result<Vec<(u64, u32)>, StoreFailure> {
         let mut link = self.link();
         let mut pages: Vec<(u64, u32)> = Vec::new();
         let mut next = Some(from);
@@ -228,11 +245,11 @@ impl BlockingStore for RemoteStore {
         Ok(pages)
     }
 
-    fn sync(&mut self) -> Result<(), StoreFailure> {
+    fn sync(&self) -> Result<(), StoreFailure> {
         self.link().flush()
     }
 
-    fn facts(&mut self) -> Result<StoreFacts, StoreFailure> {
+    fn facts(&self) -> Result<StoreFacts, StoreFailure> {
         let report: StoreReport = structure(&mut self.link(), PageCommand::Store, Asked::default())?;
         Ok(StoreFacts {
             pages: report.pages.get(),

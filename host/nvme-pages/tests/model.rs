@@ -102,13 +102,13 @@ fn play(seed: u64) {
                         send(&mut store).expect("the same batch again is the same batch");
                     }
                 }
-                Err(StoreFailure::Store(StoreError::NoSpace { .. })) => store.abort(session, wsn).unwrap(),
+                Err(StoreFailure::Refused(StoreError::NoSpace { .. })) => store.abort(session, wsn).unwrap(),
                 Err(failure) => panic!("seed {seed}, batch {turn}: {failure}"),
             },
             (_, false) => {
                 let refused = send(&mut store);
-                let is_condition = matches!(refused, Err(StoreFailure::Store(StoreError::Condition { .. })));
-                let is_full = matches!(refused, Err(StoreFailure::Store(StoreError::NoSpace { .. })));
+                let is_condition = matches!(refused, Err(StoreFailure::Refused(StoreError::Condition { .. })));
+                let is_full = matches!(refused, Err(StoreFailure::Refused(StoreError::NoSpace { .. })));
                 assert!(is_condition || is_full, "seed {seed}, batch {turn}: {refused:?}");
                 store.abort(session, wsn).unwrap();
             }

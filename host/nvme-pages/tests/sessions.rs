@@ -57,7 +57,7 @@ fn a_connection_that_goes_away_takes_its_sessions_and_what_was_staged_with_it() 
     // The server hears of the end when it reads the socket: until then the session is in use.
     let (of_second, last) = loop {
         match next.open_session(session(1)) {
-            Err(StoreFailure::Store(StoreError::SessionOpen)) => std::thread::yield_now(),
+            Err(StoreFailure::Refused(StoreError::SessionOpen)) => std::thread::yield_now(),
             opened => break opened.unwrap(),
         }
     };
@@ -140,8 +140,8 @@ fn a_store_in_a_file_is_served_again_and_says_what_was_durable() {
     store.stage(of_first, 10, 10, Change::Put(&[b"never committed"]), None).unwrap();
     // A server that stops makes all durable that was committed; the host is still connected.
     served.end().close(&mut WallClock::new()).unwrap();
-    assert!(matches!(store.read(1), Err(StoreFailure::Link(_))), "the link is cut, and says so");
-    assert!(matches!(store.commit(of_first, 10, Durability::Durable), Err(StoreFailure::Link(_))));
+    assert!(matches!(store.read(1), Err(StoreFailure::Gone(_))), "the link is cut, and says so");
+    assert!(matches!(store.commit(of_first, 10, Durability::Durable), Err(StoreFailure::Gone(_))));
     let device = EmulatedDevice::open(&disk, Timing::Instant).unwrap();
     let drive: Drive = PageFtl::open_with(device, config, (), Access::ReadWrite, &mut WallClock::new()).unwrap();
     let served = Served::new(drive);

@@ -42,7 +42,7 @@ fn pages_of_any_length_come_back_as_they_were_put() {
     }
     let too_long = vec![0; longest + 1];
     let refused = store.stage(session, 2, 7, Change::Put(&[&too_long]), None);
-    assert!(matches!(refused, Err(StoreFailure::Store(StoreError::Length { lpid: 7, .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(StoreFailure::Refused(StoreError::Length { lpid: 7, .. }))), "{refused:?}");
     drop(store);
     let drive = served.end();
     assert_eq!(drive.pages(), lengths.len() as u64);
@@ -117,7 +117,7 @@ fn what_the_store_refuses_is_said_with_its_figures_and_the_next_batch_is_taken()
             break store.commit(session, 1, Durability::Durable).unwrap_err();
         }
     };
-    let StoreFailure::Store(StoreError::NoSpace { lpid: at, needed, free }) = refused else { panic!("{refused}") };
+    let StoreFailure::Refused(StoreError::NoSpace { lpid: at, needed, free }) = refused else { panic!("{refused}") };
     assert!(at <= lpid && needed > page.len() as u64 && free < needed, "{at} {needed} {free}");
     store.abort(session, 1).unwrap();
     assert_eq!(store.facts().unwrap(), facts, "its room has come back");
@@ -128,7 +128,7 @@ fn what_the_store_refuses_is_said_with_its_figures_and_the_next_batch_is_taken()
     let early = store.commit(session, 40, Durability::Volatile);
     assert_eq!(early, Err(StoreError::Early { wsn: 40, last: 1 }.into()));
     let empty = store.stage(session, 2, 3, Change::Put(&[]), None);
-    assert!(matches!(empty, Err(StoreFailure::Store(StoreError::Length { lpid: 3, bytes: 0, .. }))), "{empty:?}");
+    assert!(matches!(empty, Err(StoreFailure::Refused(StoreError::Length { lpid: 3, bytes: 0, .. }))), "{empty:?}");
 }
 
 #[test]

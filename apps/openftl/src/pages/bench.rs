@@ -4,14 +4,14 @@ use super::{SESSION, failure};
 use crate::cli::pages::PageBench;
 use crate::failure::Failure;
 use crate::terminal::say;
+use openftl_core::BLOCK_BYTES;
 use openftl_core::units::ByteSize;
-use openftl_core::{BLOCK_BYTES, Time};
 use openftl_drive::page_drive::PageDrive;
 use openftl_drive::page_store::PageStore;
 use openftl_lab::theory;
 use openftl_lab::zipf::Zipf;
 use openftl_media::EmulatedDevice;
-use openftl_pages::{Change, HEADER_BYTES, PAGE_BYTES_MAX, Session};
+use openftl_pages::{BlockingStore, Change, Ftl, HEADER_BYTES, PAGE_BYTES_MAX, PageFtl, Session};
 use openftl_parts::Durability;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -88,7 +88,7 @@ impl Host {
         let bytes = (least + self.below(most - least + 1)) as usize;
         let from = self.below((self.noise.len() - bytes) as u64 + 1) as usize;
         let change = Change::Put(&[&self.noise[from..from + bytes]]);
-        self.store.stage(self.session, self.wsn + 1, lpid, change).map_err(failure)?;
+        self.store.stage(self.session, self.wsn + 1, lpid, change, None).map_err(failure)?;
         self.staged += 1;
         if self.staged == self.batch { self.commit() } else { Ok(()) }
     }
@@ -108,7 +108,7 @@ pub fn run(arguments: &PageBench) -> Result<(), Failure> {
     if let Some(victim) = arguments.victim {
         drive.clean_by(victim)?;
     }
-    let mut store = drive.in_memory(arguments.seed)?;
+    let store = drive.in_memory(arguments.seed)?;
     let (session, wsn) = store.open_session(SESSION).map_err(failure)?;
     let mut chance = Xoshiro256PlusPlus::seed_from_u64(arguments.seed);
     let mut noise = vec![0; 2 * PAGE_BYTES_MAX as usize];
@@ -118,7 +118,7 @@ pub fn run(arguments: &PageBench) -> Result<(), Failure> {
     let sizes = (least, most);
     let batch = arguments.batch;
     let on_media = |bytes: u64| (bytes + HEADER_BYTES as u64).div_ceil(GRAIN_BYTES) * GRAIN_BYTES;
-    let capacity = store.drive().capacity_bytes();
+    let capacity = store.with_drive(|drive| drive.capacity_bytes());
     // A batch takes room beside what it replaces.
     let room = arguments.fill.of(capacity).min(capacity.saturating_sub(2 * batch * on_media(most)));
     let pages = room / on_media(least.midpoint(most)).max(1);
@@ -143,23 +143,22 @@ pub fn run(arguments: &PageBench) -> Result<(), Failure> {
         host.put_any()?;
     }
     host.commit()?;
-    host.store.drive_mut().reset_statistics();
+    host.store.with_drive(Ftl::reset_statistics);
     let began = host.store.now();
     for _ in 0..puts - puts / 2 {
         host.put_any()?;
     }
     host.commit()?;
     host.store.sync().map_err(failure)?;
-    let measured = measure(arguments, &drive, &mut host, pages, began);
+    let seconds = host.store.now().since(began).0 as f64 / 1e9;
+    let measured = host.store.with_drive(|store| measure(arguments, &drive, store, pages, seconds));
     if arguments.json {
         return say(&crate::json(&measured)?);
     }
     say(&told(&measured))
 }
 
-fn measure(arguments: &PageBench, drive: &PageDrive, host: &mut Host, pages: u64, began: Time) -> Measured {
-    let seconds = host.store.now().since(began).0 as f64 / 1e9;
-    let store = host.store.drive();
+fn measure(arguments: &PageBench, drive: &PageDrive, store: &PageFtl, pages: u64, seconds: f64) -> Measured {
     let (statistics, of_pages) = store.statistics();
     let nand_bytes = statistics.programmed.iter().sum::<u64>() * BLOCK_BYTES as u64;
     let bytes_put_on_media = of_pages.bytes_put + of_pages.header_bytes + of_pages.grain_bytes;

@@ -20,7 +20,7 @@
 //! contents lead somewhere is a test of `xtask/src/book.rs`.
 
 use crate::drive::openftl;
-use crate::environment::{Need, rocksdb, runs_here};
+use crate::environment::{Need, rocksdb, runs_here, sqlite_library};
 use crate::program::Running;
 use std::fmt::Write as _;
 use std::fs;
@@ -275,6 +275,12 @@ fn check_part(page: &str, part: Part, needs: &[Need]) {
                 fs::copy(entry.path(), place.join(named).join(entry.file_name())).expect("room for a file");
             }
         }
+    }
+    if needs.iter().any(|need| matches!(need, Need::Sqlite)) {
+        let release = place.join("target/release");
+        fs::create_dir_all(&release).expect("a new folder");
+        let library = sqlite_library().expect("the page needs it");
+        fs::copy(&library, release.join("libopenftl_sqlite.so")).expect("room for the library");
     }
     let mut programs = Vec::new();
     if let (Part::RocksDb, Some(built)) = (part, rocksdb()) {
@@ -550,6 +556,7 @@ pages! {
     segments_are_served_as_the_guide_says: "docs/guide/segments.md" needs [];
     pages_are_kept_as_the_guide_says: "docs/guide/pages.md" needs [];
     values_are_kept_as_the_guide_says: "docs/guide/values.md" needs [REDIS_CLI];
+    sqlite_keeps_databases_as_the_guide_says: "docs/guide/sqlite.md" needs [Need::Sqlite];
     table_drives_do_what_the_guide_says: "docs/guide/tables.md" needs [];
     errors_are_those_of_the_guide: "docs/guide/errors.md" needs [];
     a_server_is_logged_as_the_guide_says: "docs/guide/logging.md" needs [NBDINFO, JQ];

@@ -26,6 +26,8 @@ pub enum Need {
     Pynvmeof,
     /// RocksDB's programs, and the plugin for them.
     RocksDb,
+    /// SQLite's shell, and the library that it loads.
+    Sqlite,
     /// An `openftl` with TLS.
     Tls,
 }
@@ -48,6 +50,13 @@ pub fn pynvmeof() -> Option<PathBuf> {
 /// The folder that holds the plugin for RocksDB, and those of its programs that are not installed.
 pub fn rocksdb() -> Option<PathBuf> {
     std::env::var_os("OPENFTL_ROCKSDB").map(PathBuf::from)
+}
+
+/// The library with the VFS for SQLite, which cargo builds beside the tests if it is told to build all of the project.
+pub fn sqlite_library() -> Option<PathBuf> {
+    let tests = std::env::current_exe().ok()?;
+    let folders = tests.ancestors().skip(1).take(2).map(|folder| folder.join("libopenftl_sqlite.so"));
+    folders.into_iter().find(|file| file.is_file())
 }
 
 /// Whether everything that the calling test needs is there; if not, notes down that it is left out, and why.
@@ -84,6 +93,11 @@ impl Need {
             Need::Zbd => no_zbd(),
             Need::Pynvmeof => no_pynvmeof(),
             Need::RocksDb => no_rocksdb(),
+            Need::Sqlite => match (find("sqlite3"), sqlite_library()) {
+                (None, _) => Some("sqlite3 is not installed (`cargo xtask setup`)".to_owned()),
+                (_, None) => Some("libopenftl_sqlite.so is not built (`cargo build -p openftl-sqlite`)".to_owned()),
+                _ => None,
+            },
             Need::Tls => {
                 (!cfg!(feature = "tls")).then(|| "built without TLS (`--features openftl/tls` builds it in)".to_owned())
             }

@@ -96,7 +96,7 @@ fn a_store_whose_server_is_killed_again_and_again_has_every_durable_batch_and_no
                 }
             }
         });
-        assert!(matches!(failure, StoreFailure::Link(_)), "{failure}");
+        assert!(matches!(failure, StoreFailure::Gone(_)), "{failure}");
     }
     run_openftl(["check", &disk]).succeeded();
 }

@@ -1,16 +1,22 @@
 //! The shared state holds what the users of a drive have in common: the way to it, the names, the log area and the counts.
 
 use super::statistics::{Counts, NameCounts};
-use crate::dispatch::Dispatcher;
 use crate::log_area::LogArea;
 use crate::names::{Names, Node};
 use crate::note::{LogExtent, Note};
 use crate::{FileError, path};
+use openftl_dispatch::{Dispatcher, Owned, Owner};
 use openftl_media::Media;
 use openftl_parts::Request;
+use openftl_tables::TableFtl;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The drive, while a thread has it.
+pub(crate) type TableOwner<'a, M> = Owner<'a, TableFtl<M>>;
+/// The same, without its lock.
+pub(crate) type TableOwned<M> = Owned<TableFtl<M>>;
 
 /// The free blocks of the log area, and those that were given back and are not free before that is durable.
 pub(crate) struct Area {
@@ -23,8 +29,8 @@ pub(crate) struct Area {
 }
 
 /// What the users of a drive share.
-pub(crate) struct Shared<M> {
-    pub(crate) dispatcher: Dispatcher<M>,
+pub(crate) struct Shared<M: Media> {
+    pub(crate) dispatcher: Dispatcher<TableFtl<M>>,
     pub(crate) names: Mutex<Names>,
     pub(crate) area: Mutex<Area>,
     pub(crate) counts: Counts,
@@ -40,6 +46,12 @@ impl<M: Media> Shared<M> {
 
     pub(crate) fn area(&self) -> MutexGuard<'_, Area> {
         self.area.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the end of request `tag`.
+    pub(crate) fn wait<'a>(&'a self, owner: TableOwner<'a, M>, tag: u64) -> (TableOwner<'a, M>, Result<(), FileError>) {
+        let (owner, ended) = self.dispatcher.wait(owner, tag);
+        (owner, ended.map_err(FileError::from).and_then(|result| result.map_err(FileError::from)))
     }
 
     /// What is counted of files that are called like `path`.
@@ -63,7 +75,7 @@ impl<M: Media> Shared<M> {
         let mut owner = self.dispatcher.own()?;
         let (now, tag) = (owner.now, owner.tag());
         owner.drive.submit(now, tag, Request::Flush)?;
-        let (owner, result) = self.dispatcher.wait(owner, tag);
+        let (owner, result) = self.wait(owner, tag);
         result?;
         self.counts.durable.fetch_max(changes, Ordering::AcqRel);
         drop(owner);
@@ -100,7 +112,7 @@ impl<M: Media> Shared<M> {
             durability: openftl_parts::Durability::Volatile,
         };
         owner.drive.submit(now, tag, trim)?;
-        self.dispatcher.wait(owner, tag).1
+        self.wait(owner, tag).1
     }
 
     /// Extents that no file has any more.
@@ -137,7 +149,7 @@ impl<M: Media> Shared<M> {
         let mut owner = self.dispatcher.own()?;
         let (now, tag) = (owner.now, owner.tag());
         owner.drive.put(now, tag, node.entry(), node.table.get().copied(), &note.encode())?;
-        let ended = self.dispatcher.wait(owner, tag).1;
+        let ended = self.wait(owner, tag).1;
         self.has_changed();
         ended
     }
@@ -155,7 +167,7 @@ impl<M: Media> Shared<M> {
             let mut owner = self.dispatcher.own()?;
             let (now, tag) = (owner.now, owner.tag());
             owner.drive.delete(now, tag, node.entry(), node.table.get().copied())?;
-            self.dispatcher.wait(owner, tag).1?;
+            self.wait(owner, tag).1?;
             self.has_changed();
             contents.is_noted = false;
         }

@@ -25,7 +25,7 @@
 //!
 //! | completion of | DW0 | DW1 |
 //! |---|---|---|
-//! | Read | bytes of the page, of which as many came as were asked for and are there | its version, low |
+//! | Read | 0-20: bytes of the page, of which as many came as were asked for and are there; 21-31: bits 32-42 of its version | its version, low |
 //! | Control, open | session | last durable WSN, low; [`SessionReport`] has all of it |
 //!
 //! # The data of a Write
@@ -85,6 +85,22 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 #[cfg(doc)]
 use super::Status;
+
+/// Bits of DW0 of a Read that have the bytes of the page.
+const LENGTH_BITS: u32 = 21;
+
+/// What the completion of a Read says of a page: DW0, and DW1 above it.
+#[must_use]
+pub fn read_result(bytes: u32, version: u64) -> u64 {
+    u64::from(bytes) | (version >> 32 << LENGTH_BITS & 0xffff_ffff) | version << 32
+}
+
+/// Bytes and version of the page of which it says this.
+#[must_use]
+pub fn read_facts(result: u64) -> (u32, u64) {
+    let length = result as u32;
+    (length & ((1 << LENGTH_BITS) - 1), u64::from(length >> LENGTH_BITS) << 32 | result >> 32)
+}
 
 /// Bytes of a page that fits into one Write, at most. A longer one, put by a program that has the drive inside it, can be read.
 pub const PAGE_BYTES_MAX: u32 = TRANSFER_BYTES_MAX - (size_of::<DirectoryHead>() + size_of::<ChangeEntry>()) as u32;

@@ -2,7 +2,7 @@
 
 use openftl_nvme::command::PageCommand;
 use openftl_nvme::command::pages::refusal_of;
-use openftl_nvme::wire::pages::{ListEntry, ListHead, PAGE_BYTES_MAX, PageStat, StoreReport};
+use openftl_nvme::wire::pages::{ListEntry, ListHead, PAGE_BYTES_MAX, PageStat, StoreReport, read_result};
 use openftl_nvme::{Answer, IoCommand, Status};
 use openftl_nvme_tcp::target::Slot;
 use openftl_pages::{SessionId, StoreError, StoreTarget};
@@ -105,7 +105,7 @@ impl NvmeConnection {
         {
             // What is sent may be less than what there was room for.
             self.bytes -= command.held - served.length(id);
-            let result = u64::from(facts.bytes) | (facts.version & 0xffff_ffff) << 32;
+            let result = read_result(facts.bytes, facts.version);
             return self.send_read(slot, export, id, Answer::of(result), turn);
         }
         served.release(id);
