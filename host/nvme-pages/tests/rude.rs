@@ -128,7 +128,7 @@ fn parts_under_way_together_keep_their_order() {
     }
     let mut store = served.connect();
     for (lpid, byte) in [(0, 4), (3, 4), (4, 3), (100, 3), (101, 1), (150, 1)] {
-        assert!(store.read(lpid).unwrap() == vec![byte; 4000], "page {lpid}");
+        assert!(store.read_whole(lpid).unwrap() == vec![byte; 4000], "page {lpid}");
     }
 }
 
@@ -162,7 +162,7 @@ fn garbage_and_half_of_a_part_disturb_nobody() {
             store.stage(of_honest, round, lpid, Change::Put(&[&bytes_of(lpid, round, 9000)]), None).unwrap();
         }
         store.commit(of_honest, round, Durability::Durable).unwrap();
-        assert!(store.read(round % 20).unwrap() == bytes_of(round % 20, round, 9000), "round {round}");
+        assert!(store.read_whole(round % 20).unwrap() == bytes_of(round % 20, round, 9000), "round {round}");
     }
     assert_eq!(store.list(0, 100).unwrap().len(), 20);
     drop((half_open, store));

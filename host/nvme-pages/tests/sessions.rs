@@ -31,8 +31,8 @@ fn a_session_that_is_open_is_refused_to_others_until_its_host_leaves() {
     first.commit(of_first, 1, Durability::Durable).unwrap();
     first.close_session(of_first, false).unwrap();
     let (of_second, last) = second.open_session(session(1)).unwrap();
-    assert_eq!((last, second.read(1).unwrap().as_slice()), (1, &b"mine"[..]));
-    assert!(second.read(9).unwrap_err().is_no_page());
+    assert_eq!((last, second.read_whole(1).unwrap().as_slice()), (1, &b"mine"[..]));
+    assert!(second.read_whole(9).unwrap_err().is_no_page());
     // Forgotten, it begins anew.
     second.close_session(of_second, true).unwrap();
     assert_eq!(second.open_session(session(1)).unwrap().1, 0);
@@ -88,7 +88,7 @@ fn a_batch_that_is_sent_again_after_a_lost_reply_is_committed_once() {
     send(&mut store, of_second, b"once").unwrap();
     assert_eq!(store.stat(1).unwrap().version, version, "nothing has happened");
     assert_eq!(send(&mut store, of_second, b"else"), Err(StoreError::Repeated { wsn: 1 }.into()));
-    assert_eq!(store.read(1).unwrap(), b"once");
+    assert_eq!(store.read_whole(1).unwrap(), b"once");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_store_in_a_file_is_served_again_and_says_what_was_durable() {
     store.stage(of_first, 10, 10, Change::Put(&[b"never committed"]), None).unwrap();
     // A server that stops makes all durable that was committed; the host is still connected.
     served.end().close(&mut WallClock::new()).unwrap();
-    assert!(matches!(store.read(1), Err(StoreFailure::Gone(_))), "the link is cut, and says so");
+    assert!(matches!(store.read_whole(1), Err(StoreFailure::Gone(_))), "the link is cut, and says so");
     assert!(matches!(store.commit(of_first, 10, Durability::Durable), Err(StoreFailure::Gone(_))));
     let device = EmulatedDevice::open(&disk, Timing::Instant).unwrap();
     let drive: Drive = PageFtl::open_with(device, config, (), Access::ReadWrite, &mut WallClock::new()).unwrap();
@@ -149,7 +149,7 @@ fn a_store_in_a_file_is_served_again_and_says_what_was_durable() {
     let (of_second, last) = store.open_session(session(1)).unwrap();
     assert_eq!(last, 9);
     for lpid in 1..=9 {
-        assert!(store.read(lpid).unwrap() == bytes_of(lpid, 1, 5000));
+        assert!(store.read_whole(lpid).unwrap() == bytes_of(lpid, 1, 5000));
     }
     assert_eq!(store.list(10, 10).unwrap(), []);
     store.stage(of_second, 10, 10, Change::Put(&[b"now"]), None).unwrap();

@@ -24,10 +24,10 @@ fn pages_of_any_length_come_back_as_they_were_put() {
         let (head, tail) = bytes.split_at(length / 3);
         store.stage(session, 1, lpid, Change::Put(&[head, tail]), None).unwrap();
     }
-    assert!(store.read(100).unwrap_err().is_no_page(), "nothing is committed");
+    assert!(store.read_whole(100).unwrap_err().is_no_page(), "nothing is committed");
     store.commit(session, 1, Durability::Durable).unwrap();
     for (lpid, length) in (100_u64..).zip(lengths) {
-        assert!(store.read(lpid).unwrap() == bytes_of(lpid, 1, length), "{length} bytes");
+        assert!(store.read_whole(lpid).unwrap() == bytes_of(lpid, 1, length), "{length} bytes");
         assert_eq!(store.stat(lpid).unwrap().bytes as usize, length);
     }
     let listed: Vec<(u64, u32)> = (100_u64..).zip(lengths.map(|length| length as u32)).collect();
@@ -62,7 +62,7 @@ fn a_batch_of_many_parts_is_there_whole_and_its_payload_is_copied_once_at_most()
     store.commit(session, 1, Durability::Durable).unwrap();
     assert_eq!(store.list(0, usize::MAX).unwrap().len(), 6_000);
     for lpid in (0..6_000).step_by(7) {
-        assert!(store.read(lpid).unwrap() == bytes_of(lpid, 1, 1 + (lpid as usize * 37) % 4096), "page {lpid}");
+        assert!(store.read_whole(lpid).unwrap() == bytes_of(lpid, 1, 1 + (lpid as usize * 37) % 4096), "page {lpid}");
     }
     let (written, copied) = (served.counters.bytes_written.get(), served.counters.bytes_copied.get());
     assert!(written > 12_000_000, "{written}");
@@ -83,18 +83,18 @@ fn conditions_decide_over_all_of_a_batch() {
     store.stage(session, 2, 5, Change::Put(&[b"two"]), Some(0)).unwrap();
     let refused = store.commit(session, 2, Durability::Volatile);
     assert_eq!(refused, Err(StoreError::Condition { lpid: 5 }.into()));
-    assert!(store.read(4).unwrap_err().is_no_page());
+    assert!(store.read_whole(4).unwrap_err().is_no_page());
     // Under the same number, with the version that is there.
     store.stage(session, 2, 5, Change::Put(&[b"two"]), Some(version)).unwrap();
     store.commit(session, 2, Durability::Durable).unwrap();
-    assert_eq!(store.read(5).unwrap(), b"two");
+    assert_eq!(store.read_whole(5).unwrap(), b"two");
     let newer = store.stat(5).unwrap().version;
     assert!(newer > version);
     store.stage(session, 3, 5, Change::Delete, Some(version)).unwrap();
     assert_eq!(store.commit(session, 3, Durability::Volatile), Err(StoreError::Condition { lpid: 5 }.into()));
     store.stage(session, 3, 5, Change::Delete, Some(newer)).unwrap();
     store.commit(session, 3, Durability::Volatile).unwrap();
-    assert!(store.read(5).unwrap_err().is_no_page());
+    assert!(store.read_whole(5).unwrap_err().is_no_page());
     store.sync().unwrap();
 }
 
@@ -123,7 +123,7 @@ fn what_the_store_refuses_is_said_with_its_figures_and_the_next_batch_is_taken()
     assert_eq!(store.facts().unwrap(), facts, "its room has come back");
     store.stage(session, 1, 1, Change::Put(&[&page]), None).unwrap();
     store.commit(session, 1, Durability::Durable).unwrap();
-    assert!(store.read(1).unwrap() == page);
+    assert!(store.read_whole(1).unwrap() == page);
     assert_eq!(store.stat(2), Err(StoreError::NoPage { lpid: 2 }.into()));
     let early = store.commit(session, 40, Durability::Volatile);
     assert_eq!(early, Err(StoreError::Early { wsn: 40, last: 1 }.into()));
@@ -147,7 +147,7 @@ fn any_thread_uses_the_store() {
                     }
                     store.commit(session, wsn, Durability::Volatile).unwrap();
                     let lpid = (u64::from(id) << 32) | (wsn % 5);
-                    assert!(store.read(lpid).unwrap() == bytes_of(lpid, wsn, 3000));
+                    assert!(store.read_whole(lpid).unwrap() == bytes_of(lpid, wsn, 3000));
                 }
                 store.close_session(session, false).unwrap();
             });

@@ -73,7 +73,7 @@ fn a_store_whose_server_is_killed_again_and_again_has_every_durable_batch_and_no
         assert!(last == acknowledged || last == acknowledged + 1, "{last} after {acknowledged} were acknowledged");
         for lpid in 0..PAGES {
             let expected = if last > 0 { Ok(bytes_of(lpid, last)) } else { Err(StoreError::NoPage { lpid }.into()) };
-            assert!(store.read(lpid) == expected, "page {lpid} after batch {last}");
+            assert!(store.read_whole(lpid) == expected, "page {lpid} after batch {last}");
         }
         // The host whose commit got no answer sends it again.
         if last == acknowledged && last > 0 {
