@@ -98,6 +98,7 @@ impl Tenant for Pages {
     fn blocks_in(&self, _flash: &Flash, chunk: ChunkId) -> Option<(Option<u64>, Vec<Range<u32>>)> {
         let is_written = self.slot_of.contains_key(&chunk);
         let is_wanted = self.chunks.get(&chunk).is_some_and(|known| known.live > 0 && !known.is_weak);
-        (is_wanted && !is_written).then(|| (None, vec![0..self.chunk_grains / GRAINS_PER_BLOCK]))
+        let all = 0..self.chunk_grains / GRAINS_PER_BLOCK;
+        (is_wanted && !is_written).then(|| (None, vec![all]))
     }
 }

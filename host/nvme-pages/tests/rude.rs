@@ -126,7 +126,7 @@ fn parts_under_way_together_keep_their_order() {
     for _ in 0..4 {
         assert_eq!(host.io.wait().unwrap().status(), 0);
     }
-    let mut store = served.connect();
+    let store = served.connect();
     for (lpid, byte) in [(0, 4), (3, 4), (4, 3), (100, 3), (101, 1), (150, 1)] {
         assert!(store.read_whole(lpid).unwrap() == vec![byte; 4000], "page {lpid}");
     }
@@ -135,7 +135,7 @@ fn parts_under_way_together_keep_their_order() {
 #[test]
 fn garbage_and_half_of_a_part_disturb_nobody() {
     let served = Served::new(drive());
-    let mut store = served.connect();
+    let store = served.connect();
     let (of_honest, _) = store.open_session(session(1)).unwrap();
     let mut chance = Xoshiro256PlusPlus::seed_from_u64(7);
     let mut half_open = Vec::new();
@@ -176,6 +176,6 @@ fn a_host_that_resets_its_controller_or_leaves_has_no_session_any_more() {
     host.open(1);
     let disable = openftl_nvme_tcp::fabrics::property_set(openftl_nvme_tcp::fabrics::PropertyName::Cc, 0);
     host.admin.admin.call("Property Set", &disable, Payload::None).unwrap();
-    let mut store = served.connect();
+    let store = served.connect();
     assert_eq!(store.open_session(session(1)).unwrap().1, 0);
 }

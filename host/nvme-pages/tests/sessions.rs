@@ -13,8 +13,8 @@ use crate::support::*;
 #[test]
 fn a_session_that_is_open_is_refused_to_others_until_its_host_leaves() {
     let served = Served::new(drive());
-    let mut first = served.connect();
-    let mut second = served.connect();
+    let first = served.connect();
+    let second = served.connect();
     let (of_first, _) = first.open_session(session(1)).unwrap();
     assert_eq!(second.open_session(session(1)), Err(StoreError::SessionOpen.into()));
     assert_eq!(first.open_session(session(1)), Err(StoreError::SessionOpen.into()));
@@ -41,7 +41,7 @@ fn a_session_that_is_open_is_refused_to_others_until_its_host_leaves() {
 #[test]
 fn a_connection_that_goes_away_takes_its_sessions_and_what_was_staged_with_it() {
     let served = Served::new(drive());
-    let mut store = served.connect();
+    let store = served.connect();
     let (of_first, _) = store.open_session(session(1)).unwrap();
     store.stage(of_first, 1, 1, Change::Put(&[b"kept"]), None).unwrap();
     store.commit(of_first, 1, Durability::Durable).unwrap();
@@ -53,7 +53,7 @@ fn a_connection_that_goes_away_takes_its_sessions_and_what_was_staged_with_it() 
     }
     assert!(store.facts().unwrap().used_bytes > used, "parts have arrived");
     drop(store);
-    let mut next = served.connect();
+    let next = served.connect();
     // The server hears of the end when it reads the socket: until then the session is in use.
     let (of_second, last) = loop {
         match next.open_session(session(1)) {
@@ -105,7 +105,7 @@ fn a_commit_that_waits_for_another_batch_wears_out_nobodys_patience() {
     };
     // Batch 2 waits for batch 1, whose host takes its time. The drive has nothing to do meanwhile, and is not to be taken for one that stands still.
     submit(&mut host, 2, entry(2, 0, 0, Some(Durability::Durable)));
-    let mut other = served.connect();
+    let other = served.connect();
     let (of_other, _) = other.open_session(session(2)).unwrap();
     for wsn in 1..=50 {
         other.stage(of_other, wsn, wsn, Change::Put(&[b"beside"]), None).unwrap();
@@ -131,7 +131,7 @@ fn a_store_in_a_file_is_served_again_and_says_what_was_durable() {
     let config = Config { host_frames: 4096, ..Config::default() };
     let drive: Drive = PageFtl::format(device, config.clone(), (), &mut WallClock::new()).unwrap();
     let served = Served::new(drive);
-    let mut store = served.connect();
+    let store = served.connect();
     let (of_first, _) = store.open_session(session(1)).unwrap();
     for wsn in 1..=9 {
         store.stage(of_first, wsn, wsn, Change::Put(&[&bytes_of(wsn, 1, 5000)]), None).unwrap();
@@ -145,7 +145,7 @@ fn a_store_in_a_file_is_served_again_and_says_what_was_durable() {
     let device = EmulatedDevice::open(&disk, Timing::Instant).unwrap();
     let drive: Drive = PageFtl::open_with(device, config, (), Access::ReadWrite, &mut WallClock::new()).unwrap();
     let served = Served::new(drive);
-    let mut store = served.connect();
+    let store = served.connect();
     let (of_second, last) = store.open_session(session(1)).unwrap();
     assert_eq!(last, 9);
     for lpid in 1..=9 {

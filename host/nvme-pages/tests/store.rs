@@ -12,7 +12,7 @@ use crate::support::*;
 #[test]
 fn pages_of_any_length_come_back_as_they_were_put() {
     let served = Served::new(drive());
-    let mut store = served.connect();
+    let store = served.connect();
     let (session, last) = store.open_session(session(1)).unwrap();
     assert_eq!(last, 0);
     let longest = store.page_bytes_max() as usize;
@@ -51,7 +51,7 @@ fn pages_of_any_length_come_back_as_they_were_put() {
 #[test]
 fn a_batch_of_many_parts_is_there_whole_and_its_payload_is_copied_once_at_most() {
     let served = Served::new(drive());
-    let mut store = served.connect();
+    let store = served.connect();
     let (session, _) = store.open_session(session(1)).unwrap();
     // 12 MiB: far more than a part, and more than what waits for a store at a time.
     for lpid in 0..6_000 {
@@ -73,7 +73,7 @@ fn a_batch_of_many_parts_is_there_whole_and_its_payload_is_copied_once_at_most()
 #[test]
 fn conditions_decide_over_all_of_a_batch() {
     let served = Served::new(drive());
-    let mut store = served.connect();
+    let store = served.connect();
     let (session, _) = store.open_session(session(1)).unwrap();
     store.stage(session, 1, 5, Change::Put(&[b"one"]), Some(0)).unwrap();
     store.commit(session, 1, Durability::Volatile).unwrap();
@@ -101,7 +101,7 @@ fn conditions_decide_over_all_of_a_batch() {
 #[test]
 fn what_the_store_refuses_is_said_with_its_figures_and_the_next_batch_is_taken() {
     let served = Served::new(drive_on("tiny", 64, Timing::Instant));
-    let mut store = served.connect();
+    let store = served.connect();
     let (session, _) = store.open_session(session(1)).unwrap();
     let facts = store.facts().unwrap();
     // More than the clean room, in as many parts as it takes.
@@ -137,7 +137,7 @@ fn any_thread_uses_the_store() {
     let store = served.connect();
     std::thread::scope(|scope| {
         for id in 1..=4_u8 {
-            let mut store = store.clone();
+            let store = store.clone();
             scope.spawn(move || {
                 let (session, _) = store.open_session(session(id)).unwrap();
                 for wsn in 1..=20 {
