@@ -5,6 +5,7 @@
 
 mod assembly;
 mod bench;
+mod block_command;
 mod check;
 mod chunk_map;
 mod cli;

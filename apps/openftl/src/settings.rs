@@ -1,5 +1,6 @@
 //! What a drive is made of, gathered from defaults, a drive description and flags, in that order.
 
+use crate::block_command::expect_blocks;
 use crate::cli::{DriveFlags, Timing};
 use crate::failure::Failure;
 use crate::zone_settings::ZoneSettings;
@@ -137,20 +138,7 @@ impl Settings {
     /// The same, of a drive of blocks or of zones.
     pub fn gather_any(flags: &DriveFlags, capacity_default: ByteSize) -> Result<Settings, Failure> {
         let file = flags.drive.as_deref().map(DriveDescription::read).transpose()?.unwrap_or_default();
-        if file.ftl.kind == Some(FtlKind::Tables) {
-            return Err(Failure::bad_input(
-                "ftl.kind = \"tables\": this command is for block drives, and a table drive has files",
-            )
-            .fix("`openftl create` makes it, `openftl serve` serves it, and RocksDB opens it by its URI"));
-        }
-        if file.ftl.kind == Some(FtlKind::Values) {
-            return Err(Failure::bad_input(
-                "ftl.kind = \"values\": this command is for drives of blocks, and a key-value drive has keys",
-            )
-            .fix(
-                "`openftl create` makes it, `openftl kv` puts, gets and lists, and `openftl serve --redis` serves it",
-            ));
-        }
+        expect_blocks(file.ftl.kind)?;
         let pages = (file.ftl.kind == Some(FtlKind::Pages)).then(|| PageDrive::of(&file)).transpose()?;
         let profile = flags.profile.as_deref().or(file.media.profile.as_deref()).unwrap_or(PROFILE_DEFAULT);
         let profile = find_profile(profile)?;

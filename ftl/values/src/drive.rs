@@ -8,7 +8,7 @@ use crate::change::Count;
 use crate::directory::Directory;
 use crate::error::ValueError;
 use crate::manifest::Shape;
-use crate::merging::Merge;
+use crate::merging::{Merge, OF_MERGE};
 use crate::request::{Facts, TAGS, Value, ValueDone, ValueInfo, ValueRequest, ValueTarget};
 use crate::turns::Turns;
 use crate::writing::Writing;
@@ -34,9 +34,6 @@ pub(crate) const OWN_FRAMES: usize = 64;
 
 /// Frames of a page of the directory.
 pub(crate) const RUN_FRAMES: usize = crate::run::RUN_PAGE_BYTES / BLOCK_BYTES;
-
-/// The tag of what a merge asks of the pages; those of requests are their places.
-pub(crate) const OF_MERGE: u64 = 1 << 40;
 
 /// What happened since the drive was opened, beside what [`PageFtl::statistics`] has.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

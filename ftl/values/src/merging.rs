@@ -3,7 +3,7 @@
 
 use crate::change::Count;
 use crate::directory::{Cursor, Directory, smallest};
-use crate::drive::{OF_MERGE, ValueFtl};
+use crate::drive::ValueFtl;
 use crate::error::ValueError;
 use crate::ids;
 use crate::key::Key;
@@ -16,6 +16,9 @@ use std::collections::btree_map::Entry;
 
 /// Pages that a merge reads and writes before others are served.
 pub(crate) const PAGES_PER_TURN: u32 = 4;
+
+/// The tag of what a merge asks of the pages; those of requests are their places.
+pub(crate) const OF_MERGE: u64 = 1 << 40;
 
 /// How far a merge is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
