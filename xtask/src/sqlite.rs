@@ -252,6 +252,9 @@ impl Suite {
             let mut command = Command::new(self.build.join("speedtest1"));
             command.args(["--size", "10", "--verify", "--journal", journal, "speed.db"]);
             shell::run(command.envs(environment).current_dir(&folder))?;
+            if folder.join("speed.db").exists() {
+                return Err("the database is a file of the host, and not in the store".to_owned());
+            }
             std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
         Ok(())
