@@ -76,6 +76,7 @@ mod rocksdb;
 mod scripts;
 mod segments;
 mod server;
+mod shared_databases;
 mod sqlite;
 mod sweep;
 mod tables;

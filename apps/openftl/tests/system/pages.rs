@@ -30,7 +30,7 @@ kind = "pages"
 "#;
 
 /// A server of the store, and where it is.
-fn serve(folder: &Path, disk: &str) -> (Running, StoreUri) {
+pub fn serve(folder: &Path, disk: &str) -> (Running, StoreUri) {
     let ready = folder.join("ready");
     _ = std::fs::remove_file(&ready);
     let line = format!("exec {} serve {disk} --nvme-tcp 127.0.0.1:0 --ready-fd 3 3> {}", openftl(), ready.display());
