@@ -7,22 +7,14 @@ use crate::leaf::Leaf;
 use crate::open_chunk::{OpenChunk, Stream};
 use crate::pages::{PageChunk, Pages};
 use crate::place::{Place, grains_of};
-use crate::replaying;
+use crate::replaying::{self, READ_BLOCKS, expect_place, lost};
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::{BLOCK_BYTES, ChunkId, Clock};
-use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::map;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::words::Access;
 use std::collections::BTreeMap;
-
-/// Blocks that are read at a time.
-pub(crate) const READ_BLOCKS: usize = 64;
-
-pub(crate) fn lost(text: String) -> OpenError {
-    OpenError::Tenant { text, is_lost: true }
-}
 
 /// Reads blocks of the area, one after the other.
 fn read(
@@ -96,15 +88,6 @@ pub(crate) fn adopt(
 
 fn is_mapped(ftl: &BlockFtl, block: u64) -> bool {
     ftl.place(block) != Some(map::Place::Unmapped)
-}
-
-pub(crate) fn expect_place(flash: &Flash, lpid: u64, place: Place) -> Result<(), OpenError> {
-    if place == Place::LOST {
-        return Ok(());
-    }
-    let is_there = flash.geometry.has_chunk(place.chunk(flash.format))
-        && place.blocks(flash.format).end <= flash.geometry.blocks_per_chunk;
-    is_there.then_some(()).ok_or_else(|| lost(format!("page {lpid} is said to be where the device has no blocks")))
 }
 
 /// Chunks with pages are the store's, and are written on where they were left.

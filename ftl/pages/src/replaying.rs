@@ -10,7 +10,6 @@
 //! never durable, and does not count. Neither does it later: what is written from then on has greater versions than all that was found, and versions
 //! only grow from group to group.
 
-use crate::finding::{READ_BLOCKS, expect_place, lost};
 use crate::layout::{Anchor, LOG_SPARES};
 use crate::log::Placed;
 use crate::open_chunk::{OpenChunk, Stream};
@@ -34,6 +33,22 @@ use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::words::Access;
 use std::collections::{BTreeMap, VecDeque};
+
+/// Blocks that are read at a time.
+pub(crate) const READ_BLOCKS: usize = 64;
+
+pub(crate) fn lost(text: String) -> OpenError {
+    OpenError::Tenant { text, is_lost: true }
+}
+
+pub(crate) fn expect_place(flash: &Flash, lpid: u64, place: Place) -> Result<(), OpenError> {
+    if place == Place::LOST {
+        return Ok(());
+    }
+    let is_there = flash.geometry.has_chunk(place.chunk(flash.format))
+        && place.blocks(flash.format).end <= flash.geometry.blocks_per_chunk;
+    is_there.then_some(()).ok_or_else(|| lost(format!("page {lpid} is said to be where the device has no blocks")))
+}
 
 /// What the log has said.
 #[derive(Default)]
