@@ -70,7 +70,7 @@ impl PageFtl {
     /// Goes on with the checkpoint. Returns whether anything was done.
     pub(crate) fn advance_checkpoint(&mut self) -> bool {
         match &mut self.checkpoint {
-            Checkpoint::Idle if self.pages.log.is_long() => {
+            Checkpoint::Idle if self.pages.log.is_long() || self.pages.is_log_short(&self.ftl.flash) => {
                 self.begin_checkpoint();
                 true
             }

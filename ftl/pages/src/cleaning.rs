@@ -12,6 +12,7 @@
 use crate::open_chunk::{Owner, Stream};
 use crate::pages::{PageChunk, Pages};
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place};
+use crate::placing::LOG_RESERVE;
 use crate::queue::Mutation;
 use crate::reading::OF_VICTIM;
 use crate::record::Record;
@@ -62,6 +63,20 @@ impl Pages {
         };
         // Of those alike the first.
         may.rev().max_by_key(|(_, known)| (known.is_weak, worth(known))).map(|(chunk, _)| *chunk)
+    }
+
+    /// Whether no chunk will be free for hosts: there is none, and nothing to clean or on its way.
+    pub(crate) fn is_out_of_chunks(&self, flash: &Flash) -> bool {
+        let free = Pages::free_chunks(flash);
+        if free > self.reserve() || !self.doomed.is_empty() || self.coming_and_going.leaving() > 0 {
+            return false;
+        }
+        let has_room = |slot: &usize| {
+            let open = self.open[*slot].as_ref();
+            open.is_some_and(|open| !open.is_full && flash.units.room(open.open) > 0)
+        };
+        let can_move = free > LOG_RESERVE || self.moves.slots.iter().flatten().any(has_room);
+        !can_move || (self.cleaning.at.is_none() && self.choose_victim(flash).is_none())
     }
 
     /// Pages in `chunk` of batches that are not committed.

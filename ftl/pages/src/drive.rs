@@ -195,7 +195,7 @@ impl PageFtl {
             format!("{:?} at grain {}: {states:?}, {} in flight", open.chunk, open.next_grain, open.pages.len())
         });
         format!(
-            "{} pages, {} of {} grains, {} mutations wait, {} bytes gathered, {} groups ready, wanted {}, durable {}, \
+            "{} pages, {} of {} grains, {} mutations wait, {} bytes gathered, {} groups ready, {}, wanted {}, durable {}, \
              writes {}/{}/{}, {:?}, {} doomed, victim {:?}, {} reads wait, open {:?}; {}",
             pages.index.pages(),
             pages.live_grains,
@@ -203,6 +203,7 @@ impl PageFtl {
             pages.queue.last() - pages.queue.logged,
             pages.log.gathered.len(),
             pages.log.ready.len(),
+            pages.log.describe(),
             self.wanted,
             pages.durable,
             self.durable_write,
@@ -573,7 +574,15 @@ impl StoreTarget for PageFtl {
             let owner = Owner::Staged(session.0, wsn, changes as u32);
             let put_before = self.pages.put_before(&self.ftl.flash, old);
             let place = self.pages.put(&mut self.ftl.flash, header, pieces, owner, Stream::Host, put_before);
-            let place = place.ok_or(StoreError::Busy);
+            // Chunks that have gone bad are missed by then; a checkpoint may give back some of the log.
+            let is_out = place.is_none() && self.pages.is_out_of_chunks(&self.ftl.flash);
+            let is_full = is_out && matches!(self.checkpoint, Checkpoint::Idle) && self.pages.log.placed.is_empty();
+            if is_out && !is_full {
+                self.begin_checkpoint();
+            }
+            let needed = u64::from(grains_of(length)) * GRAIN_BYTES as u64;
+            let refused = if is_full { StoreError::NoSpace { lpid, needed, free: 0 } } else { StoreError::Busy };
+            let place = place.ok_or(refused);
             self.ftl.hand_over();
             let place = place?;
             self.pages.next_version += 1;

@@ -127,6 +127,24 @@ impl Log {
         self.head + skipped + u64::from(blocks) <= self.tail + u64::from(self.blocks)
     }
 
+    /// Its state in a few words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!(
+            "log of {} blocks from {} to {}, {} groups in {:?} and {:?}, {} again, {} left, spares {:?}, not named {:?}",
+            self.blocks,
+            self.tail,
+            self.head,
+            self.placed.len(),
+            self.chunk,
+            self.written,
+            self.again.len(),
+            self.left.len(),
+            self.spares,
+            self.unnamed
+        )
+    }
+
     /// Ends the group that is being gathered, if there is anything in it.
     pub fn close(&mut self) -> bool {
         if self.gathered.is_empty() {

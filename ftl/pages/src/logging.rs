@@ -157,8 +157,9 @@ impl Pages {
         open.page_at(place).expect("it is in flight").owner = Owner::Logged;
     }
 
-    /// Writes groups that are ready, as far as there is room. Returns whether there was one.
-    fn write_groups(&mut self, flash: &mut Flash) -> bool {
+    /// Writes groups that are ready, as far as there is room; while a checkpoint waits for them, as far as there are chunks. Returns whether there
+    /// was one.
+    fn write_groups(&mut self, flash: &mut Flash, is_quiescing: bool) -> bool {
         let has_failed =
             |open: &OpenChunk| open.stream == Stream::Log && open.failed_at.is_some() && !open.pages.is_empty();
         // Those that have to be put again come first.
@@ -170,7 +171,7 @@ impl Pages {
         while let Some(group) = self.log.ready.front() {
             let bytes = group.records.len() as u32;
             let blocks = grains_of(bytes).div_ceil(GRAINS_PER_BLOCK) + 1;
-            if !self.log.has_room(blocks, chunk_blocks) {
+            if !is_quiescing && !self.log.has_room(blocks, chunk_blocks) {
                 break;
             }
             let Group { records, last } = self.log.ready.pop_front().expect("there is one");
@@ -267,7 +268,7 @@ impl PageFtl {
             has_acted = true;
         }
         let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
-        has_acted |= pages.write_groups(flash);
+        has_acted |= pages.write_groups(flash, !may_carry);
         if self.wanted <= pages.durable {
             return has_acted;
         }
@@ -277,7 +278,7 @@ impl PageFtl {
             open.is_some_and(|open| Pages::delay(flash, open, place) == Delay::UnderWay)
         });
         if !is_under_way && pages.log.ready.is_empty() && pages.log.close() {
-            has_acted |= pages.write_groups(flash);
+            has_acted |= pages.write_groups(flash, !may_carry);
         }
         has_acted | pages.push_log(flash)
     }

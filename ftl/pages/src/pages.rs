@@ -127,6 +127,8 @@ pub(crate) struct Pages {
     pub reads: PageReads,
     /// Frames for what the drive does by itself.
     pub kept_frames: Vec<Frame>,
+    /// What a failed program left is put elsewhere.
+    pub puts_again: bool,
     /// A host had to wait for a clean chunk.
     pub lacks_room: bool,
     pub statistics: PageStatistics,
@@ -192,6 +194,7 @@ impl Pages {
             weak: 0,
             reads: PageReads::default(),
             kept_frames: Vec::new(),
+            puts_again: false,
             lacks_room: false,
             statistics: PageStatistics::default(),
             scratch: Vec::new(),
@@ -316,9 +319,10 @@ impl Pages {
         !self.log.unnamed.is_empty()
     }
 
-    /// Chunks that the log may need while no other is free.
-    pub(crate) fn kept_for_log(&self) -> u32 {
-        self.layout.log_chunks(self.chunk_grains / GRAINS_PER_BLOCK).saturating_sub(self.log_chunks)
+    /// Whether the log finds no chunk to go on in behind those that it has, and has some that a checkpoint would give back.
+    pub(crate) fn is_log_short(&self, flash: &Flash) -> bool {
+        let ahead = self.log.spares.len() + self.log.unnamed.len();
+        ahead < LOG_SPARES && Pages::free_chunks(flash) == 0 && self.log_chunks as usize > ahead + 1
     }
 
     /// Nothing is at `place` any more that anybody needs.

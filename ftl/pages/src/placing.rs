@@ -28,6 +28,9 @@ pub(crate) fn is_of(oob: Oob, block: u32) -> Option<bool> {
     (is_of_tenant && oob.address >> 8 == u64::from(block)).then_some(oob.kind == BlockKind::TenantLog)
 }
 
+/// Chunks that the log and what a failed program left may take while nothing else gets any. The log has spares beside them.
+pub(crate) const LOG_RESERVE: u32 = 2;
+
 fn owner_of(slot: usize, first: u32) -> u64 {
     (slot as u64) << 32 | u64::from(first)
 }
@@ -38,8 +41,8 @@ fn slot_and_first(owner: u64) -> (usize, u32) {
 
 impl Pages {
     /// Chunks that moving pages and the log may need while no other is free.
-    fn reserve(&self) -> u32 {
-        self.layout.move_chunks + 1 + self.kept_for_log()
+    pub(crate) fn reserve(&self) -> u32 {
+        self.layout.move_chunks + 1 + LOG_RESERVE
     }
 
     /// Whether pages have to move so that there is room.
@@ -77,7 +80,12 @@ impl Pages {
                 }
             }
             let free = Pages::free_chunks(flash);
-            let kept = if stream == Stream::Host { self.reserve() } else { self.kept_for_log() };
+            let kept = match stream {
+                Stream::Host if !self.puts_again => self.reserve(),
+                Stream::Moves if !self.puts_again => LOG_RESERVE,
+                // What a failed program left waits for nothing, and others wait for it.
+                _ => 0,
+            };
             let may_open = free > kept;
             if may_open && self.choose_pu(flash).is_none() {
                 // The device lets no more chunks be open: this one has to be closed first.
@@ -481,6 +489,13 @@ impl Pages {
 
     /// Puts pages in flight elsewhere that a failed program has left. Returns whether any was.
     fn put_again(&mut self, flash: &mut Flash, slot: usize) -> bool {
+        self.puts_again = true;
+        let has_acted = self.put_all_again(flash, slot);
+        self.puts_again = false;
+        has_acted
+    }
+
+    fn put_all_again(&mut self, flash: &mut Flash, slot: usize) -> bool {
         let mut has_acted = false;
         while let Some(page) = self.open[slot].as_ref().and_then(|open| open.pages.front().copied()) {
             if page.owner != Owner::Dead {

@@ -251,7 +251,7 @@ fn keys_that_share_a_number_are_told_apart() {
 fn a_full_drive_deletes_and_stores_what_is_not_longer_and_says_how_much_is_free() {
     for shape in [narrow(), ValueConfig::default()] {
         let shape = ValueConfig { keys_max: Some(3000), ..shape };
-        let mut world = world(shape, 20);
+        let mut world = world(shape, 24);
         let mut stored = 0;
         let refused = loop {
             match store(&mut world, named(&format!("{stored}")), &[1; 4000]) {
@@ -289,7 +289,7 @@ fn a_full_drive_deletes_and_stores_what_is_not_longer_and_says_how_much_is_free(
 
 #[test]
 fn values_are_overwritten_for_many_times_the_capacity() {
-    let mut world = world(narrow(), 20);
+    let mut world = world(narrow(), 24);
     for round in 0..4000_u64 {
         world.store(key(round * 17), (round * 7919 % 9000) as usize, Condition::Always, false);
         if round % 3 == 0 {

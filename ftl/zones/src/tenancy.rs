@@ -200,7 +200,7 @@ mod tests {
             assert_eq!(described(found), (3, 500, 7));
             assert!(DriveKind::of(5, found).has_zones());
         }
-        let newer = TenantNote { kind: 0b1100, ..TenantNote::default() };
+        let newer = TenantNote { kind: 4 << TenantNote::FAMILY_BITS, ..TenantNote::default() };
         assert_eq!(DriveKind::of(5, newer), DriveKind::Newer);
     }
 }

@@ -260,7 +260,7 @@ pub fn format_table() -> &'static [(usize, usize, &'static str)] {
         (
             offset_of!(OobBytes, kind),
             1,
-            "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock, 6 lost, 7 uncorrectable, 8 table, 9 map page",
+            "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock, 6 lost, 7 uncorrectable, 8 table, 9 map page, 10 log of a tenant",
         ),
         (offset_of!(OobBytes, version), 1, "format version, 3"),
         (offset_of!(OobBytes, sequence_high), 2, "sequence, bits 47-32"),
