@@ -95,7 +95,7 @@ impl PageFtl {
         if self.pages.has_in_flight() {
             return has_acted | self.pages.push_out_all(&mut self.ftl.flash);
         }
-        if self.pages.durable < last || !self.pages.log.again.is_empty() {
+        if self.pages.durable < last || !self.pages.log.is_secure() {
             return has_acted;
         }
         let tail = self.pages.log.head;

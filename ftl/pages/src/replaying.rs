@@ -54,8 +54,8 @@ pub(crate) fn expect_place(flash: &Flash, lpid: u64, place: Place) -> Result<(),
 #[derive(Default)]
 struct Replayed {
     carried: BTreeMap<u64, Carried>,
-    /// Changes of batches of which the end has not come.
-    parts: BTreeMap<(SessionId, u64), Vec<(u64, Put)>>,
+    /// Changes of batches of which the end has not come, by session, number and digest: after a power cut another batch may have the number.
+    parts: BTreeMap<(SessionId, u64, u32), Vec<(u64, Put)>>,
 }
 
 /// A block of the log.
@@ -284,11 +284,11 @@ fn take_record(
 ) -> Result<(), OpenError> {
     match record {
         Record::Changes { session, wsn, digest, is_last, puts } => {
-            replayed.parts.entry((session, wsn)).or_default().extend(puts);
+            replayed.parts.entry((session, wsn, digest)).or_default().extend(puts);
             if !is_last {
                 return Ok(());
             }
-            for (lpid, put) in replayed.parts.remove(&(session, wsn)).expect("it was just added to") {
+            for (lpid, put) in replayed.parts.remove(&(session, wsn, digest)).expect("it was just added to") {
                 replayed.carried.remove(&lpid);
                 match put {
                     Put::At(place) => {

@@ -49,6 +49,16 @@ fn histories_that_were_found_are_sound() {
     FOUND.into_iter().for_each(|(seed, victim)| play_found(seed, victim));
 }
 
+/// Found among histories of stores of pages: a host waited for chunks that had gone bad; a checkpoint waited for room in the log that it was to make; a batch
+/// had changes of another one with its number, which a power cut had cut off.
+#[test]
+fn histories_of_stores_that_were_found_are_sound() {
+    for seed in [34, 20_097, 20_362] {
+        let run = Run::draw_of(seed, Drives::Pages);
+        assert_eq!(explore(&run).failure, None, "seed {seed}");
+    }
+}
+
 #[test]
 fn histories_of_pages_are_sound() {
     let mut tally = Tally::default();
