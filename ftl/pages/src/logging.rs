@@ -24,7 +24,7 @@ use openftl_core::BLOCK_BYTES;
 use openftl_core::checksum::crc32c;
 use openftl_parts::flash::Flash;
 use openftl_parts::target::{BlockTarget, Durability, Request};
-use openftl_parts::words::Handle;
+use openftl_parts::words::{Handle, ReadOnlyReason};
 
 /// Part of the log that mutations take before they are written without anybody waiting.
 const LAZY_SHARE: usize = 32;
@@ -179,6 +179,9 @@ impl Pages {
             let header = Header { kind: Kind::Group, lpid, version, bytes, crc: crc32c(&records) };
             let Some(place) = self.put(flash, header, &[&records], Owner::Group(lpid), Stream::Log, 0) else {
                 self.log.ready.push_front(Group { records, last });
+                if self.is_log_at_its_end(flash) {
+                    flash.turn_read_only(ReadOnlyReason::WornOut);
+                }
                 break;
             };
             self.log.place(flash.format, chunk_blocks, last, place);

@@ -306,6 +306,13 @@ impl Pages {
         flash.stirred = true;
     }
 
+    /// Whether the log can never go on: it has no chunk, and nothing will give it one, for that would have to be logged.
+    pub(crate) fn is_log_at_its_end(&self, flash: &Flash) -> bool {
+        let has_chunk = self.logs.slots[0].is_some() || !self.log.spares.is_empty() || !self.log.unnamed.is_empty();
+        let is_coming = !self.doomed.is_empty() || self.coming_and_going.leaving() > 0;
+        !has_chunk && !is_coming && Pages::free_chunks(flash) == 0
+    }
+
     /// Takes chunks that the log is to go on in, if it lacks any and there are some. Returns whether some are not named by the anchor.
     pub(crate) fn take_spares(&mut self, flash: &mut Flash) -> bool {
         while self.log.spares.len() + self.log.unnamed.len() < LOG_SPARES {
