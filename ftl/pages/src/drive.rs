@@ -54,8 +54,8 @@ pub struct PageFtl<M: ?Sized = dyn Media> {
     pub(crate) next_write: u64,
     pub(crate) acknowledged: u64,
     acknowledged_early: Vec<u64>,
-    /// A flush is under way, begun when so many writes were acknowledged.
-    pub(crate) flushing: Option<u64>,
+    /// A flush is under way, begun when so many writes were acknowledged, and mutations up to that one logged.
+    pub(crate) flushing: Option<(u64, u64)>,
     /// Writes of the area that are durable.
     pub(crate) durable_write: u64,
     pub(crate) checkpoint: Checkpoint,
@@ -406,9 +406,12 @@ impl PageFtl {
     /// A request of the block FTL has ended.
     fn take(&mut self, Done { tag, result, .. }: Done) {
         if tag == OWN_FLUSH {
-            let write = self.flushing.take().expect("a flush is under way");
+            let (write, mutation) = self.flushing.take().expect("a flush is under way");
             match result {
-                Ok(()) => self.durable_write = self.durable_write.max(write),
+                Ok(()) => {
+                    self.durable_write = self.durable_write.max(write);
+                    self.pages.durable = self.pages.durable.max(mutation);
+                }
                 Err(error) => self.area_lost = Some(error),
             }
             return;

@@ -1,7 +1,7 @@
 //! What has changed is written to the log, in order, and made durable.
 //!
 //! ```text
-//!   queue ──▶ gathered ──▶ group, written to a chunk of the log ──▶ programmed: durable
+//!   queue ──▶ gathered ──▶ group, written to a chunk of the log ──▶ programmed ──▶ flush of the device ──▶ durable
 //!   (once the medium has its pages, or with their bytes)
 //! ```
 //!
@@ -199,6 +199,9 @@ impl Pages {
                 Header { kind: Kind::Group, lpid: number, version, bytes: records.len() as u32, crc: crc32c(&records) };
             let Some(place) = self.put(flash, header, &[&records], Owner::Group(number), Stream::Log, 0) else {
                 self.log.again.push_front((number, version, records));
+                if self.is_log_at_its_end(flash) {
+                    flash.turn_read_only(ReadOnlyReason::WornOut);
+                }
                 return has_acted;
             };
             let old = self.log.move_to(flash.format, self.chunk_grains / GRAINS_PER_BLOCK, number, place);
@@ -272,7 +275,7 @@ impl PageFtl {
         }
         let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
         has_acted |= pages.write_groups(flash, !may_carry);
-        if self.wanted <= pages.durable {
+        if self.wanted <= pages.logged {
             return has_acted;
         }
         // What is under way ends first: those that wait meanwhile are written together.
@@ -286,16 +289,21 @@ impl PageFtl {
         has_acted | pages.push_log(flash)
     }
 
-    /// Begins a flush if a checkpoint waits for one.
+    /// Begins a flush if somebody waits for what is logged, or a checkpoint for what it has written.
     pub(crate) fn begin_flush(&mut self) -> bool {
         let names = self.naming.is_some_and(|(write, _)| write <= self.acknowledged && write > self.durable_write);
-        let is_wanted = names || self.checkpoint.wants_flush(self.acknowledged, self.durable_write);
+        let pages = &self.pages;
+        let is_due = self.wanted > pages.durable && pages.logged > pages.durable && {
+            let next = self.waiters.iter().map(|waiter| waiter.mutation).find(|mutation| *mutation > pages.durable);
+            next.unwrap_or(self.wanted).min(self.wanted) <= pages.logged
+        };
+        let is_wanted = is_due || names || self.checkpoint.wants_flush(self.acknowledged, self.durable_write);
         if self.flushing.is_some() || !is_wanted {
             return false;
         }
         let is_begun = self.ftl.submit(self.ftl.flash.now, OWN_FLUSH, Request::Flush).is_ok();
         if is_begun {
-            self.flushing = Some(self.acknowledged);
+            self.flushing = Some((self.acknowledged, self.pages.logged));
         }
         is_begun
     }

@@ -101,7 +101,9 @@ pub(crate) struct Pages {
     pub queue: Queue,
     /// Chunks that were opened, which the log does not say.
     pub opened: Vec<ChunkId>,
-    /// All mutations up to this one survive a power cut.
+    /// All mutations up to this one are in groups that are programmed, and all up to that one survive a power cut: the device was flushed since.
+    pub logged: u64,
+    /// See above.
     pub durable: u64,
     pub sessions: Sessions,
     /// Changes of batches that are not committed.
@@ -178,6 +180,7 @@ impl Pages {
             logs: Frontiers::new(1, victim, chunk_grains),
             queue: Queue::default(),
             opened: Vec::new(),
+            logged: 0,
             durable: 0,
             sessions: Sessions::new(crate::layout::SESSION_BLOCKS),
             staged: 0,

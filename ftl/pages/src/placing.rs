@@ -407,7 +407,7 @@ impl Pages {
                 }
                 self.has_moved(flash, from);
             }
-            Owner::Group(number) => self.durable = self.log.programmed(number).unwrap_or(0).max(self.durable),
+            Owner::Group(number) => self.logged = self.log.programmed(number).unwrap_or(0).max(self.logged),
             Owner::Logged | Owner::Dead => {}
         }
     }

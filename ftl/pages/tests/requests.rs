@@ -71,7 +71,7 @@ fn a_store_that_was_stopped_can_be_looked_at() {
 
 #[test]
 fn a_batch_that_is_staged_for_long_keeps_nobody_from_room() {
-    let mut world = world(36);
+    let mut world = world(28);
     let capacity = world.ftl().capacity_bytes();
     let mut staged = 0;
     for round in 0..1500_u64 {
