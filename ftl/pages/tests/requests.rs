@@ -71,10 +71,10 @@ fn a_store_that_was_stopped_can_be_looked_at() {
 
 #[test]
 fn a_batch_that_is_staged_for_long_keeps_nobody_from_room() {
-    let mut world = world(28);
+    let mut world = world(24);
     let capacity = world.ftl().capacity_bytes();
     let mut staged = 0;
-    for round in 0..1500_u64 {
+    for round in 0..6000_u64 {
         // A page of the long batch beside each few that die.
         if world.ftl().used_bytes() < capacity / 2 && world.stage(0, staged, 1, 4 + staged, false) {
             staged += 1;
