@@ -363,7 +363,8 @@ impl Handle {
             Handle::Database(Connection { shared, name, .. }) | Handle::Log { shared, name, .. } => {
                 let mut volume = shared.lock()?;
                 let (database, store) = volume.database_and_store(name);
-                database.truncate(store, length)
+                database.truncate(store, length)?;
+                volume.log_is_cut(name)
             }
             Handle::Journal { shared, name, .. } => Ok(shared.lock()?.journal(name).truncate(length)?),
             Handle::Temporary(scratch) => Ok(scratch.truncate(length)?),

@@ -435,6 +435,12 @@ impl Volume {
         ended
     }
 
+    /// A file was made shorter. Nothing follows that would tell other processes so of a log, which they write on.
+    pub fn log_is_cut(&mut self, name: &str) -> Result<(), Trouble> {
+        let is_log = self.database(name).kind() == FileKind::Log;
+        if is_log && self.store.is_shared() { self.commit_log(name, Durability::Volatile) } else { Ok(()) }
+    }
+
     /// SQLite is about to tell others what the log of a database has. Other processes find it in the store.
     pub fn publish(&mut self, name: &str) {
         let log = format!("{name}{LOG}");
