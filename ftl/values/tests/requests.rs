@@ -290,7 +290,7 @@ fn a_full_drive_deletes_and_stores_what_is_not_longer_and_says_how_much_is_free(
 #[test]
 fn values_are_overwritten_for_many_times_the_capacity() {
     let mut world = world(narrow(), 24);
-    for round in 0..4000_u64 {
+    for round in 0..12_000_u64 {
         world.store(key(round * 17), (round * 7919 % 9000) as usize, Condition::Always, false);
         if round % 3 == 0 {
             world.delete(key(round * 5), false);
