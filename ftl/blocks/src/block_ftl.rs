@@ -503,7 +503,10 @@ impl BlockFtl {
                             self.buffer.advance();
                         }
                         Purpose::Log => self.journal.log.copy_durable(unit.owner),
-                        Purpose::Tenant => tenant.unit_programmed(&mut self.flash, id),
+                        Purpose::Tenant => {
+                            self.transactions.tenant_units += 1;
+                            tenant.unit_programmed(&mut self.flash, id);
+                        }
                         _ => {}
                     }
                 }

@@ -60,6 +60,17 @@ struct Waiter {
     position: u64,
     /// The log position behind its last record, once that is appended.
     log_position: Option<u64>,
+    /// Units of the tenant that were programmed before it began.
+    tenant_units: u64,
+}
+
+/// What the device has flushed, where that is needed.
+#[derive(Clone, Copy)]
+struct Flushed {
+    /// The log up to this position.
+    log_position: u64,
+    /// So many units of the tenant, which says in its own chunks what has changed, and nothing in the log.
+    tenant_units: u64,
 }
 
 /// Requests that have not ended.
@@ -74,11 +85,12 @@ pub struct Transactions {
     throttle: Throttle,
     /// Everything below this position is to be placed without waiting for full units.
     pub(crate) push: u64,
-    /// The log up to this position has been flushed by the device, where that is needed. `None`: nothing is known of what the
-    /// device had when the drive was opened or formatted.
-    flushed: Option<u64>,
+    /// Units of the tenant that have been programmed since the drive was opened.
+    pub(crate) tenant_units: u64,
+    /// `None`: nothing is known of what the device had when the drive was opened or formatted.
+    flushed: Option<Flushed>,
     /// How far the flush of the device that is under way reaches.
-    flushing: Option<u64>,
+    flushing: Option<Flushed>,
     /// The last time that a unit was wanted there was no open chunk to be had.
     pub(crate) stalled: bool,
 }
@@ -279,7 +291,8 @@ impl BlockFtl {
         log_position: Option<u64>,
     ) {
         self.transactions.push = self.transactions.push.max(position);
-        self.transactions.waiters.push_back(Waiter { tag, began, is_flush, position, log_position });
+        let tenant_units = self.transactions.tenant_units;
+        self.transactions.waiters.push_back(Waiter { tag, began, is_flush, position, log_position, tenant_units });
         self.flash.stirred = true;
     }
 
@@ -520,11 +533,15 @@ impl BlockFtl {
             }
             waiter.log_position.get_or_insert(appended);
         }
-        let kept = if self.media.needs_flush() { self.transactions.flushed } else { Some(self.journal.log.durable()) };
+        let programmed = self.programmed();
+        let kept = if self.media.needs_flush() { self.transactions.flushed } else { Some(programmed) };
         // What was found in the log may be gone the next time, and nothing will write it again.
         let is_lost = self.journal.log.is_doubted() && self.flash.read_only.is_some();
         while let Some(waiter) = self.transactions.waiters.front() {
-            let is_kept = |position: u64| Some(position) <= kept && !self.journal.log.is_in_doubt();
+            let is_kept = |position: u64| {
+                kept.is_some_and(|kept| position <= kept.log_position && waiter.tenant_units <= kept.tenant_units)
+                    && !self.journal.log.is_in_doubt()
+            };
             let result = match waiter.log_position {
                 Some(position) if is_kept(position) || self.flash.bugs.has(Canary::FlushBeforeLog) => Ok(()),
                 _ if !self.flash.may_program() || is_lost => Err(IoError::ReadOnly),
@@ -541,26 +558,31 @@ impl BlockFtl {
             self.end_with(tag, result);
         }
         let Some(Waiter { log_position: Some(position), .. }) = self.transactions.waiters.front() else { return };
-        if *position <= self.journal.log.durable() {
+        if *position <= programmed.log_position {
             self.flush_media();
         } else if !self.journal.log.is_submitted(*position) && self.journal.log.is_idle() {
             self.journal.force_log(&mut self.flash);
         }
     }
 
+    /// What a flush of the device that begins now reaches.
+    fn programmed(&self) -> Flushed {
+        Flushed { log_position: self.journal.log.durable(), tenant_units: self.transactions.tenant_units }
+    }
+
     /// Has the device flush what it has, unless it does, or need not.
     pub(crate) fn flush_media(&mut self) {
         if self.transactions.flushing.is_none() && self.media.needs_flush() && self.flash.may_program() {
-            self.transactions.flushing = Some(self.journal.log.durable());
+            self.transactions.flushing = Some(self.programmed());
             self.flash.statistics.media_flushes += 1;
             self.flash.submit(Errand::Flush);
         }
     }
 
     pub(crate) fn media_flush_ended(&mut self, status: Status) {
-        let position = self.transactions.flushing.take().expect("it was under way");
+        let reached = self.transactions.flushing.take().expect("it was under way");
         match status {
-            Status::Success => self.transactions.flushed = Some(position),
+            Status::Success => self.transactions.flushed = Some(reached),
             // Tried again it might seem to work, and the data would still not be there.
             _ => self.flash.turn_read_only(ReadOnlyReason::StoreFault),
         }

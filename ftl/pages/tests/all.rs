@@ -2,4 +2,5 @@
 
 mod crash_points;
 mod explorer;
+mod machine_crash;
 mod requests;
