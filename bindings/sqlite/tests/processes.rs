@@ -1,5 +1,5 @@
-//! Several processes on one store. A store that a server has can be opened by several; until one can be opened here, each process is a VFS of its
-//! own: with its own stores, its own session and its own open files, so all that they share is the store of pages and the files of the locks.
+//! Several processes on one store, each played by a VFS of its own: with its own stores, its own session and its own open files, so all that they
+//! share is the store of pages and the files of the locks. Programs on a store that a server has are tested with the server.
 
 use crate::embedded::{Connection, Vfs, as_opened, small_store};
 use libsqlite3_sys as sqlite;
@@ -158,11 +158,4 @@ fn processes_at_random_never_see_half_a_transaction() {
         let text = "PRAGMA integrity_check; SELECT n FROM sum; SELECT sum(n) FROM t;";
         assert_eq!(first.sql(text), format!("ok\n{added}\n{added}"), "seed {seed}");
     }
-}
-
-#[test]
-fn a_store_that_a_server_has_is_refused_with_a_reason() {
-    let vfs = Vfs::new();
-    let failed = Connection::open(&vfs.uri("nvme-tcp://127.0.0.1:4420/1", "data.db")).map(drop).unwrap_err();
-    assert_eq!(failed.primary(), sqlite::SQLITE_CANTOPEN);
 }

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const DRIVE: &str = "[media]\nprofile = \"cosmos\"\ncapacity = \"64MiB\"\nstore = \"file\"\npath = \"kv.oftl\"\ntiming = \"instant\"\n\
@@ -63,6 +64,8 @@ fn what_was_answered_on_a_drive_with_durable_stores_is_there_after_a_kill() {
     for round in 0..3 {
         let (mut server, address) = served.serve();
         let mut client = TcpStream::connect(address).unwrap();
+        // An answer that is shorter than it should be fails, and does not wait for more.
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         for number in 0..round * 50 {
             let value = format!("value {number}");
             ask(
