@@ -40,18 +40,25 @@ impl Store {
         for process in 0..processes {
             let mut id = SESSION;
             id[15] = process;
-            let (session, _) = match opened.pages.open_session(SessionId(id)) {
-                Err(StoreFailure::Refused(StoreError::SessionOpen)) if process + 1 < processes => continue,
-                session => session.map_err(cannot)?,
-            };
-            // Who had the session before may have committed more than was durable then.
-            opened.pages.sync().map_err(cannot)?;
-            opened.pages.close_session(session, false).map_err(cannot)?;
-            let (session, last) = opened.pages.open_session(SessionId(id)).map_err(cannot)?;
-            let (next, stored) = (last + 1, vec![0; STORED_BYTES]);
-            return Ok(Store { opened, session, next, is_volatile: false, is_lost: false, stored });
+            match Store::take_session(&opened, SessionId(id)) {
+                Err(StoreFailure::Refused(StoreError::SessionOpen)) if process + 1 < processes => {}
+                taken => {
+                    let (session, last) = taken.map_err(cannot)?;
+                    let (next, stored) = (last + 1, vec![0; STORED_BYTES]);
+                    return Ok(Store { opened, session, next, is_volatile: false, is_lost: false, stored });
+                }
+            }
         }
         unreachable!("the last identifier is taken or refused")
+    }
+
+    /// Opens a session that nobody has. Returns it and the number of its last batch. Another process may be faster, between any two calls.
+    fn take_session(opened: &Opened, id: SessionId) -> Result<(Session, u64), StoreFailure> {
+        let (session, _) = opened.pages.open_session(id)?;
+        // Who had the session before may have committed more than was durable then.
+        opened.pages.sync()?;
+        opened.pages.close_session(session, false)?;
+        opened.pages.open_session(id)
     }
 
     /// Whether other processes use the store too.

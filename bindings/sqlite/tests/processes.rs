@@ -1,13 +1,16 @@
 //! Several processes on one store, each played by a VFS of its own: with its own stores, its own session and its own open files, so all that they
 //! share is the store of pages and the files of the locks. Programs on a store that a server has are tested with the server.
 
-use crate::embedded::{Connection, Vfs, as_opened, small_store};
+use crate::embedded::{Before, Behind, Call, Connection, Vfs, as_opened, small_store};
 use libsqlite3_sys as sqlite;
 use openftl_drive::page_store::PageStore;
 use openftl_media::EmulatedDevice;
+use openftl_pages::{BlockingStore, SessionId, StoreFailure};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A process with a connection to a database.
 struct Process {
@@ -158,4 +161,28 @@ fn processes_at_random_never_see_half_a_transaction() {
         let text = "PRAGMA integrity_check; SELECT n FROM sum; SELECT sum(n) FROM t;";
         assert_eq!(first.sql(text), format!("ok\n{added}\n{added}"), "seed {seed}");
     }
+}
+
+/// Another process that opens at once: it takes the first session in the moment in which the one that comes through here has closed it to open it
+/// again.
+#[derive(Clone)]
+struct Faster(PageStore<EmulatedDevice>, Arc<AtomicU64>);
+
+impl Before for Faster {
+    fn call(&self, call: Call) -> Result<(), StoreFailure> {
+        if call == Call::Other && self.1.fetch_add(1, Ordering::Relaxed) == 1 {
+            self.0.open_session(SessionId(*b"openftl-sqlite\0\0")).expect("nobody has it in this moment");
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_session_that_another_process_takes_first_is_no_reason_to_fail() {
+    let (pages, folder, vfs) = (small_store(), tempfile::tempdir().unwrap(), Vfs::new());
+    let calls = Arc::new(AtomicU64::new(0));
+    let faster = Faster(pages.clone(), Arc::clone(&calls));
+    let store = vfs.provide(as_opened(Behind(Box::new(pages), faster), true, folder.path()));
+    assert_eq!(vfs.open(&store, "data.db").sql(&format!("{SCHEMA} SELECT count(*) FROM t;")), "1");
+    assert!(calls.load(Ordering::Relaxed) > 2);
 }

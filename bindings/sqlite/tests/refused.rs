@@ -93,7 +93,10 @@ fn what_is_no_store_is_refused_with_a_reason() {
         ("vfs=openftl&store=text", "text"),
         ("vfs=openftl&store=ram.toml", "its flash is in memory"),
         ("vfs=openftl&store=block.toml", "ftl.kind is not \"pages\""),
-        ("vfs=openftl&store=nvme-tcp://127.0.0.1:1", "nvme-tcp://127.0.0.1:1: nobody answers at 127.0.0.1:1: Connection refused"),
+        (
+            "vfs=openftl&store=nvme-tcp://127.0.0.1:1",
+            "nvme-tcp://127.0.0.1:1: nobody answers at 127.0.0.1:1: Connection refused",
+        ),
         ("vfs=openftl&store=nvme-tcp://:1", "there is no machine, or no port"),
         ("vfs=openftl&store=http://127.0.0.1:1", "it does not begin with nvme-tcp://"),
         ("vfs=openftl&mode=rw&store=eleos.oftl", "unable to open"),

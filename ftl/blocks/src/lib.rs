@@ -3,6 +3,7 @@
 //! | file | noun |
 //! |---|---|
 //! | [`block_ftl`] | the drive: its state, and who hears of what the device reports |
+//! | `settling` | what became of units |
 //! | [`transactions`], [`trims`] | write, trim, flush: whole, in order, durable |
 //! | [`reading`] | read |
 //! | [`write_buffer`] | what the host wrote and the medium does not have yet |
@@ -39,6 +40,7 @@ mod recovery;
 pub mod refresh;
 mod relief;
 pub mod scrub;
+mod settling;
 pub mod transactions;
 pub mod trims;
 pub mod wear_levelling;

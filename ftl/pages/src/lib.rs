@@ -41,6 +41,7 @@
 //! | [`queue`] | what has changed and is not in the log |
 //! | [`open_chunk`] | a chunk that is written |
 //! | `pages` | all pages, and their chunks |
+//! | `committing` | how batches end |
 //! | `placing` | pages on their way to the medium |
 //! | `reads`, `reading` | pages that are read |
 //! | `victim`, `cleaning` | which chunk is cleaned, and how |
@@ -59,6 +60,7 @@ pub mod blocking;
 mod checking;
 mod checkpointing;
 mod cleaning;
+mod committing;
 pub mod drive;
 pub mod error;
 mod facts;

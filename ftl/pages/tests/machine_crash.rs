@@ -132,7 +132,7 @@ fn work_until_crash(world: &mut World, cache: &PageCache, chance: &mut SplitMix6
         if durability == Durability::Durable {
             world.durable = world.committed;
         }
-        world.clock.0 = world.clock.0 + Nanos(chance.next_u64() % 2_000_000);
+        world.clock.0 += Nanos(chance.next_u64() % 2_000_000);
     }
 }
 

@@ -49,7 +49,8 @@ fn processes_that_share_a_database_lose_no_row_whoever_is_killed() {
     let (mut server, uri) = serve(folder, &disk);
     let library = sqlite_library().expect("it was asked whether there is one");
     for journal in ["delete", "wal"] {
-        let open = format!(".load {}\n.open 'file:{journal}.db?vfs=openftl&store={uri}'\n", library.display());
+        let open =
+            format!(".log stderr\n.load {}\n.open 'file:{journal}.db?vfs=openftl&store={uri}'\n", library.display());
         std::fs::write(path("open.sql"), open).unwrap();
         sql(
             folder,
