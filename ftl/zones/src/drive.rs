@@ -179,9 +179,14 @@ impl ZoneFtl {
     pub fn describe(&self) -> String {
         let stage = self.flushes.front().map(|flush| &flush.stage);
         let writers = self.zones.writers.iter().flatten().map(|writer| {
-            let columns: Vec<_> = writer.columns.iter().map(|column| (column.stage, column.under_way)).collect();
+            let columns: Vec<_> =
+                writer.columns.iter().map(|column| (column.stage, column.under_way, column.old, column.new)).collect();
             let units: Vec<_> = writer.units.iter().map(|unit| unit.state).collect();
-            format!("zone {} from unit {}: {units:?}, {columns:?}", writer.zone, writer.first_unit)
+            let (zone, first, saved) = (writer.zone, writer.first_unit, &writer.saved);
+            format!(
+                "zone {zone} from unit {first}: {units:?}, {columns:?}, saved {saved:?}, durable {}",
+                writer.durable
+            )
         });
         format!(
             "{} flushes, the first {stage:?}, {} of {} tails free, writes {}/{}/{}, {} doomed, {} leaving, short of room: {}, writers {:?}; {}",

@@ -233,6 +233,13 @@ fn adopt_unfinished(
         }
         None => Vec::new(),
     };
+    let unreadable = |found: &FoundColumn| if is_clean && found.is_open { geometry.mw_cunits } else { 0 };
+    for (at, found) in (0..).zip(&mut columns) {
+        let Some(found) = found else { continue };
+        let owed = layout.blocks_in_column(at, written);
+        found.readable = found.readable.min(owed).min(found.write_pointer.saturating_sub(unreadable(found)));
+    }
+    is_lost = is_lost || !is_begun_unit_there(ftl, zones, record.number, &columns, clock)?;
     // Blocks that need frames: those of the tail that are not on media, and, of columns that move, those of a unit that began.
     let mut needed: Vec<u32> = Vec::new();
     for (at, column) in (0..).zip(&mut columns) {
@@ -242,8 +249,7 @@ fn adopt_unfinished(
             continue;
         };
         let (good, behind) = (found.good.min(owed), found.write_pointer);
-        let unreadable = if is_clean && found.is_open { geometry.mw_cunits } else { 0 };
-        found.readable = found.readable.min(owed).min(behind.saturating_sub(unreadable));
+        let unreadable = unreadable(found);
         let is_in_tail =
             (found.readable..owed).all(|block| tail.is_some_and(|tail| tail.has(layout.block_at(at, block), &layout)));
         // What is there and cannot be read yet is in the tail, too: it goes on where it is.
@@ -397,6 +403,29 @@ fn verify_ends(
         (found.good, found.readable, found.rescued) = (good, first.min(good), rescued);
     }
     Ok(())
+}
+
+/// Whether all blocks can be read of units that began, in columns that may have to move: there each unit is written as a whole. A zone of which one
+/// is lost stays where it is.
+fn is_begun_unit_there(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    number: u64,
+    columns: &[Option<FoundColumn>],
+    clock: &mut dyn Clock,
+) -> Result<bool, OpenError> {
+    let mut asked = Vec::new();
+    for (at, found) in columns.iter().enumerate() {
+        let Some(found) = found.as_ref().filter(|found| found.readable < found.write_pointer || !found.is_open) else {
+            continue;
+        };
+        let begun = found.readable / zones.layout.unit_blocks * zones.layout.unit_blocks..found.readable;
+        asked.extend(begun.filter(|block| found.rescued(*block).is_none()).map(|block| (at, found.chunk, block)));
+    }
+    let frames = verify(ftl, zones, number, &asked, clock)?;
+    let are_all_there = frames.iter().all(Option::is_some);
+    frames.into_iter().flatten().for_each(|frame| ftl.flash.frames.release(frame));
+    Ok(are_all_there)
 }
 
 /// Reads blocks of columns: each by itself, with what is in it if that is what it should be.

@@ -78,8 +78,10 @@ enum Saved {
     Later,
     /// A tail has to be given back first.
     NoTail,
-    /// The medium has failed, and there is more than a tail holds.
+    /// More than a tail holds has to be written elsewhere first.
     TooLong,
+    /// The same, and the medium has failed.
+    Lost,
 }
 
 impl Zones {
@@ -104,8 +106,9 @@ impl Zones {
         self.writer_of(target.zone).filter(|writer| writer.number == target.number)
     }
 
-    /// Whether the medium has all that it will have of a target without more writes.
-    fn is_on_media(&self, flash: &Flash, target: Target) -> bool {
+    /// Whether the medium has all that it will have of a target without more writes, and a tail has room for the rest. That is not so while a
+    /// column moves and its record names the old chunk, whatever is behind that in the new one.
+    fn is_on_media(&self, flash: &Flash, target: Target, is_last: bool) -> bool {
         let Some(writer) = self.writer_for(target).filter(|writer| !writer.is_whole) else { return true };
         let is_read_only = self.board.zone(target.zone).state == ZoneState::ReadOnly;
         if writer.is_ending && !is_read_only {
@@ -123,7 +126,8 @@ impl Zones {
                 UnitState::UnderWay { id, is_programmed } => is_programmed || flash.units.has_completed(id),
                 UnitState::Kept | UnitState::Readable => true,
             });
-        is_written && !writer.columns.iter().any(|column| matches!(column.stage, Stage::Failing { .. }))
+        let is_failing = writer.columns.iter().any(|column| matches!(column.stage, Stage::Failing { .. }));
+        is_written && !is_failing && (is_read_only || self.fits_tail(flash, target, is_last))
     }
 
     /// Units of a target that would not survive a power cut, or, if `is_last`, that cannot be read on media.
@@ -156,9 +160,9 @@ impl Zones {
         has_units && in_window.all(|(block, _)| is_saved(block))
     }
 
-    /// Whether a tail has room for what would not survive a power cut of a target.
-    fn fits_tail(&self, flash: &Flash, target: Target) -> bool {
-        let unsaved = self.unsaved(flash, target, false);
+    /// Whether a tail has room for what would not survive a power cut of a target, or, if `is_last`, cannot be read on media.
+    fn fits_tail(&self, flash: &Flash, target: Target, is_last: bool) -> bool {
+        let unsaved = self.unsaved(flash, target, is_last);
         let first = unsaved.first().map_or(self.committed(target), |unit| unit * self.layout.unit_blocks);
         target.end - first.min(target.end) <= self.layout.tail_blocks
     }
@@ -216,7 +220,7 @@ impl ZoneFtl {
     pub(crate) fn save_at_once(&mut self) -> bool {
         let (zones, flash) = (&self.zones, &self.ftl.flash);
         if let Some(flush) = self.flushes.front_mut()
-            && flush.targets.iter().all(|target| zones.fits_tail(flash, *target))
+            && flush.targets.iter().all(|target| zones.fits_tail(flash, *target, flush.is_last))
         {
             flush.stage = FlushStage::Saving(std::mem::take(&mut flush.targets));
             return true;
@@ -237,7 +241,8 @@ impl ZoneFtl {
             FlushStage::Writing => {
                 let targets = std::mem::take(&mut flush.targets);
                 let flash = &self.ftl.flash;
-                let is_ready = targets.iter().all(|target| self.zones.is_on_media(flash, *target));
+                let is_last = flush.is_last;
+                let is_ready = targets.iter().all(|target| self.zones.is_on_media(flash, *target, is_last));
                 let flush = self.flushes.front_mut().expect("it is there");
                 if is_ready {
                     flush.stage = FlushStage::Saving(targets);
@@ -249,12 +254,18 @@ impl ZoneFtl {
             FlushStage::Saving(mut targets) => {
                 let is_last = flush.is_last;
                 let before = targets.len();
-                let mut lacks_tail = None;
+                let (mut lacks_tail, mut is_late) = (None, false);
                 targets.retain(|target| {
                     let saved = self.save(*target, is_last);
                     lacks_tail = lacks_tail.or((saved == Saved::NoTail).then_some(*target));
-                    matches!(saved, Saved::Later | Saved::NoTail)
+                    is_late |= saved == Saved::TooLong;
+                    matches!(saved, Saved::Later | Saved::NoTail | Saved::TooLong)
                 });
+                if is_late {
+                    // A program has failed meanwhile: what it wrote is written elsewhere first.
+                    self.flushes[0].targets = targets;
+                    return true;
+                }
                 // Zones that are read only keep their tails, and nothing else is about to be given back.
                 if let Some(target) = lacks_tail
                     && targets.len() == before
@@ -348,9 +359,12 @@ impl ZoneFtl {
         }
         let end = in_window.last().map_or(committed, |block| block + 1);
         if end - first > layout.tail_blocks {
+            if self.zones.board.zone(target.zone).state != ZoneState::ReadOnly {
+                return Saved::TooLong;
+            }
             // More than the medium can hold back: it has failed, and takes nothing more of this zone.
             self.failed.get_or_insert(ZoneError::ReadOnly { zone: target.zone });
-            return Saved::TooLong;
+            return Saved::Lost;
         }
         // The record on media names the last tail: what it needs there must not be overwritten. Where both fit into one, what is
         // there of the last flush need not be written again; else another tail is taken, and the last one is left.

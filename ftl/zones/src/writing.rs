@@ -237,6 +237,12 @@ impl Zones {
 
     /// Whether a column without a chunk needs one now. One that only moves because it is weak stays where it is if there is none.
     fn wants_chunk(&mut self, flash: &Flash, slot: u32, at: u32) -> bool {
+        let (zone, old) = (self.writer(slot).zone, self.writer(slot).columns[at as usize].old);
+        let is_read_only = self.board.zone(zone).state == ZoneState::ReadOnly;
+        // A block of a unit that began is lost, and the unit cannot be written as a whole anywhere else.
+        if is_read_only && old.is_some_and(|old| !old.blocks.is_multiple_of(self.layout.unit_blocks)) {
+            return false;
+        }
         if self.writer(slot).first_waiting(at).is_some() {
             return true;
         }

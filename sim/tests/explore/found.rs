@@ -670,6 +670,10 @@ fn histories_of_zones_that_once_failed_pass() {
         ),
         (30_009_062, "S0+2 D0+2 x7"),
         (20_010_666, "S2+144 S6241+96 S1+144 f A0+144 R2+0 f R1+0 S1+74 c S1+36 c"),
+        // Units were in the new chunk of a column that moved, and what was to be copied before them failed.
+        (92_053_781, "A0+1 S3+3 f f S3+2 !retry9591 R3+0 x1 x3 F3443+0"),
+        // A block is lost of a unit that a power cut has left in part: the zone is read only, and not the drive lost.
+        (93_023_664, "x15 S0+1 D7565+22 A8485+26 !corrupt7843"),
     ];
     for (seed, steps) in histories {
         let run = Run::with_steps(seed, Drives::Zones, parse_steps(steps).unwrap()).unwrap();
