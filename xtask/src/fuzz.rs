@@ -12,6 +12,7 @@
 
 use crate::shell;
 use crate::steps::{Outcome, Steps};
+use crate::test::Job;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
@@ -35,7 +36,7 @@ const INPUT_BYTES_MAX: u32 = 4608;
 /// Processes at a time in a short run.
 const JOBS: usize = 2;
 /// How long a short run may take in all, without building.
-const SHORT_RUN_SECONDS: u32 = 60;
+const SHORT_RUN_SECONDS: u32 = 30;
 /// How long it gives each target, if that is not too much in all.
 const SHORT_RUN_TARGET_SECONDS: u32 = 5;
 
@@ -115,8 +116,24 @@ pub fn run(options: &Options) -> ExitCode {
     steps.finish()
 }
 
-/// A few seconds for each target, several at a time. For `cargo xtask test`.
-pub fn short_run() -> Outcome {
+/// What a run lacks here, if it lacks something.
+pub fn lacking() -> Option<String> {
+    cpp_compiler().is_none().then(|| "no C++ compiler, which libFuzzer needs (Debian: g++)".to_owned())
+}
+
+/// A short run as a program beside others. For `cargo xtask test`.
+pub fn short_job() -> Job<'static> {
+    let mut command = shell::cargo(["xtask", "fuzz", "--short"]);
+    // The program that runs is not to be built again.
+    if let Ok(program) = std::env::current_exe() {
+        command = Command::new(program);
+        command.args(["fuzz", "--short"]).current_dir(shell::root());
+    }
+    Job::telling("fuzzing", command, "cargo xtask fuzz --short".to_owned())
+}
+
+/// A few seconds for each target, several at a time.
+fn short_run() -> Outcome {
     let mut fuzzer = None;
     let built = build(&mut fuzzer);
     let Some(fuzzer) = fuzzer else { return built };
@@ -171,8 +188,8 @@ struct Fuzzer {
 
 /// Builds the targets with libFuzzer, in a folder of their own: with these flags everything is built anew.
 fn build(fuzzer: &mut Option<Fuzzer>) -> Outcome {
-    if cpp_compiler().is_none() {
-        return Outcome::LeftOut("no C++ compiler, which libFuzzer needs (Debian: g++)".to_owned());
+    if let Some(reason) = lacking() {
+        return Outcome::LeftOut(reason);
     }
     let built = (|| {
         let triple = host_triple()?;

@@ -9,7 +9,8 @@ mod programs;
 
 use crate::steps::{Outcome, Steps};
 use crate::{fuzz, linux, rocksdb, setup, shell, zbd};
-use programs::{Job, Program, Selection, Tally};
+pub use programs::Job;
+use programs::{Program, Selection, Tally};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -55,13 +56,16 @@ const SET_UP: Part = Part { name: "set-up", minutes: 1.0, quick: None, what: "De
 const BUILD: Part = Part { name: "build", minutes: 3.5, quick: Some(1.8), what: "all test programs, openftl" };
 const ROCKSDB: Part = Part { name: "RocksDB", minutes: 0.4, quick: None, what: "the plugin, db_stress" };
 const ZBD: Part = Part { name: "fio's tests", minutes: 0.1, quick: None, what: "its scripts for zoned drives" };
-const TESTS: Part = Part { name: "tests", minutes: 7.5, quick: Some(0.8), what: "unit, model and system tests" };
-const CRASHES: Part = Part { name: "every crash point", minutes: 2.5, quick: None, what: "small drives, all states" };
-const EXPLORATION: Part =
-    Part { name: "exploration", minutes: 0.6, quick: None, what: "histories of faults and power cuts" };
-const BUGS: Part = Part { name: "known bugs are found", minutes: 0.4, quick: None, what: "drives with bugs built in" };
-const FUZZING: Part = Part { name: "fuzzing", minutes: 2.2, quick: None, what: "a minute over all parsers" };
-const PLAN: [&Part; 9] = [&SET_UP, &BUILD, &ROCKSDB, &ZBD, &TESTS, &CRASHES, &EXPLORATION, &BUGS, &FUZZING];
+const TESTS: Part =
+    Part { name: "tests", minutes: 11.0, quick: Some(0.8), what: "unit, model and system tests, and beside them:" };
+/// What runs beside the tests, in the order of its length.
+const BESIDE: [(&str, &str); 4] = [
+    ("every crash point", "small drives, all states"),
+    ("fuzzing", "half a minute over all parsers"),
+    ("exploration", "histories of faults and power cuts"),
+    ("known bugs are found", "drives with bugs built in"),
+];
+const PLAN: [&Part; 5] = [&SET_UP, &BUILD, &ROCKSDB, &ZBD, &TESTS];
 
 /// Prints what is about to happen.
 fn tell_plan(options: Options) {
@@ -72,6 +76,9 @@ fn tell_plan(options: Options) {
         total += minutes.unwrap_or(0.0);
         let (time, note) = minutes.map_or(("-".to_owned(), "; not with --quick"), |time| (format!("{time:.1}"), ""));
         println!("  {:22} {time:>5}   {}{note}", part.name, part.what);
+    }
+    for (name, what) in BESIDE {
+        println!("    {name:20} {:5}   {what}{}", "", if options.quick { "; not with --quick" } else { "" });
     }
     println!("  {:22} {total:>5.1}", "in all");
     if options.quick {
@@ -130,7 +137,7 @@ const QUICK: [&str; 13] = [
 /// A test that runs every experiment with several seeds, and takes as long as all others of `--quick`.
 const EXPERIMENTS: &str = "every_experiment_comes_to_its_findings";
 
-/// Programs that have a step of their own, because they say how much they tried.
+/// Programs that say how much they tried.
 const CRASH_POINTS: &str = "openftl-sim crash_points";
 const CANARIES: &str = "openftl-sim canary";
 
@@ -164,6 +171,8 @@ impl Run {
         let tally = &mut self.tally;
         self.steps.run(TESTS.name, || {
             let mut jobs = jobs(&built, |command| environment.apply(command));
+            // Behind the longest program and what runs beside it: they want all cores, which it leaves idle.
+            jobs.splice(2..2, beside_tests(&apart, &environment.openftl));
             jobs.push(programs::documentation(FEATURES));
             forget(&notes).map_or_else(Outcome::Failed, |()| programs::run_all(jobs, tally))
         });
@@ -172,24 +181,7 @@ impl Run {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => self.tally.failed.push(format!("cannot read {}: {error}", notes.display())),
         }
-        let telling = |name: &str| match apart.iter().find(|program| program.name() == name) {
-            Some(program) => Outcome::of(shell::run(program.command().arg("--nocapture"))),
-            None => Outcome::Failed(format!("cargo did not build {name}")),
-        };
-        self.steps.run(CRASHES.name, || telling(CRASH_POINTS));
-        let mut explorer = Command::new(self.openftl());
-        explorer.args(["explore", "--seed", "1000", "--runs", HISTORIES]);
-        self.steps.run(EXPLORATION.name, || Outcome::of(shell::run(&mut explorer)));
-        self.steps.run(BUGS.name, || telling(CANARIES));
-        let mut left_out = None;
-        self.steps.run(FUZZING.name, || {
-            let outcome = fuzz::short_run();
-            if let Outcome::LeftOut(reason) = &outcome {
-                left_out = Some(format!("fuzzing: {reason}"));
-            }
-            outcome
-        });
-        self.left_out.extend(left_out);
+        self.left_out.extend(fuzz::lacking().map(|reason| format!("fuzzing: {reason}")));
         self.left_out.append(&mut self.tally.ignored);
         self.left_out.sort();
         self.steps.run("nothing left out", || judge(&self.left_out, options));
@@ -227,9 +219,22 @@ impl Run {
     }
 }
 
-/// Parts the programs that run in a step of their own from the others.
+/// Parts the programs that say how much they tried from the others.
 fn set_apart(built: Vec<Program>) -> (Vec<Program>, Vec<Program>) {
     built.into_iter().partition(|program| ![CRASH_POINTS, CANARIES].contains(&&*program.name()))
+}
+
+/// What tries many states, and says how many: crash points, histories, known bugs, inputs of all parsers.
+fn beside_tests<'a>(apart: &'a [Program], openftl: &Path) -> Vec<Job<'a>> {
+    let mut beside: Vec<Job> = apart.iter().map(Program::telling).collect();
+    let mut explorer = Command::new(openftl);
+    explorer.args(["explore", "--seed", "1000", "--runs", HISTORIES]);
+    let line = format!("openftl explore --seed 1000 --runs {HISTORIES}");
+    beside.push(Job::telling("exploration", explorer, line));
+    if fuzz::lacking().is_none() {
+        beside.push(fuzz::short_job());
+    }
+    beside
 }
 
 /// The longest program: it begins first, and the others run beside it.

@@ -109,7 +109,14 @@ impl Program {
 
     /// A run of all its tests.
     pub fn job(&self) -> Job<'_> {
-        Job { name: self.name(), command: self.command(), alone: Box::new(|test| self.line(test)) }
+        Job { name: self.name(), command: self.command(), tells: false, alone: Box::new(|test| self.line(test)) }
+    }
+
+    /// The same, where it is shown what the tests print: they say how much they tried.
+    pub fn telling(&self) -> Job<'_> {
+        let mut job = Job { tells: true, ..self.job() };
+        job.command.arg("--nocapture");
+        job
     }
 
     /// The line that runs one of its tests, or all.
@@ -132,7 +139,16 @@ pub struct Job<'a> {
     /// What people call it.
     pub name: String,
     pub command: Command,
+    /// What it prints is shown, and not read as what tests print.
+    tells: bool,
     alone: Alone<'a>,
+}
+
+impl Job<'static> {
+    /// A program that is no test, and tells what it did. `line` runs it alone.
+    pub fn telling(name: &str, command: Command, line: String) -> Job<'static> {
+        Job { name: name.to_owned(), command, tells: true, alone: Box::new(move |_| line.clone()) }
+    }
 }
 
 /// The examples in the documentation of all packages, which cargo builds as it runs them.
@@ -143,7 +159,7 @@ pub fn documentation(features: &'static str) -> Job<'static> {
         let test = test.map(|test| format!(" -- --exact '{test}'")).unwrap_or_default();
         format!("cargo test --workspace --features {features} --doc{test}")
     };
-    Job { name: "examples in the documentation".to_owned(), command, alone: Box::new(alone) }
+    Job { name: "examples in the documentation".to_owned(), command, tells: false, alone: Box::new(alone) }
 }
 
 /// Runs these, [`LANES`] at a time and begun in this order, and adds what came of them to `tally`.
@@ -199,26 +215,33 @@ impl Job<'_> {
         let is_watched = std::io::stdout().is_terminal();
         for line in BufReader::new(child.stdout.take().expect("it was asked for")).split(b'\n').map_while(Result::ok) {
             reader.take(&String::from_utf8_lossy(&line));
-            if is_watched {
+            if is_watched && !self.tells {
                 print!("\r\x1b[K  {name}: {} tests done", reader.done());
                 _ = std::io::stdout().flush();
             }
         }
         let errors = errors.join().expect("it only reads");
         let status = child.wait().map_err(|error| format!("cannot wait for {name}: {error}"))?;
-        let tally = reader.tally(status.success(), &self.alone);
+        let mut tally = reader.tally(status.success(), &self.alone);
+        if self.tells {
+            let failed = if status.success() { Vec::new() } else { vec![(self.alone)(None)] };
+            tally = Tally { failed, ..Tally::default() };
+        }
         // The lines of one program stay together.
         let _printing = std::io::stdout().lock();
         if is_watched {
             print!("\r\x1b[K");
         }
+        if self.tells || !tally.failed.is_empty() {
+            reader.lines.iter().for_each(|line| println!("{line}"));
+        }
         if !tally.failed.is_empty() {
-            for line in reader.lines.iter().chain(&errors) {
-                println!("{line}");
-            }
+            errors.iter().for_each(|line| println!("{line}"));
         }
         let verdict = match tally.failed.len() {
+            0 if self.tells => "done".to_owned(),
             0 => format!("{} passed", tally.passed),
+            _ if self.tells => "FAILED".to_owned(),
             failed => format!("{} passed, {failed} FAILED", tally.passed),
         };
         println!("  {name}: {verdict}, {:.1} s", began.elapsed().as_secs_f64());
