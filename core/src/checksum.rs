@@ -4,7 +4,7 @@
 #[inline]
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes)
+    openftl_crc32c::crc32c(bytes)
 }
 
 /// CRC32C of bytes that come in pieces.
@@ -23,10 +23,7 @@ impl Crc32c {
     /// The next piece.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
-        let mut digest =
-            crc_fast::Digest::new_with_init_state(crc_fast::CrcAlgorithm::Crc32Iscsi, u64::from(self.state));
-        digest.update(bytes);
-        self.state = digest.get_state() as u32;
+        self.state = openftl_crc32c::update(self.state, bytes);
     }
 
     /// What [`crc32c`] says of all pieces together.

@@ -51,10 +51,6 @@ pub fn run() -> ExitCode {
     steps.finish()
 }
 
-/// Crates that the command line tool may contain in two versions: checksums of data (`crc-fast`) use an older `digest` than hashes
-/// of keys (`sha2`, `hmac`) do. An older `sha2` does not clear its memory, and another crate for CRC32C has half the speed.
-const TWICE: [&str; 2] = ["crypto-common", "digest"];
-
 /// A second version of a crate costs every user time to build it.
 fn no_crate_twice() -> Outcome {
     let arguments =
@@ -72,11 +68,10 @@ fn no_crate_twice() -> Outcome {
     }
 }
 
-/// The crates that `cargo tree` calls duplicates and `TWICE` does not name.
+/// The crates that `cargo tree` calls duplicates.
 fn unwelcome(tree: &str) -> Vec<&str> {
     let mut names: Vec<&str> = tree.lines().filter_map(|line| line.split_once(" v").map(|(name, _)| name)).collect();
     names.dedup();
-    names.retain(|name| !TWICE.contains(name));
     names
 }
 
@@ -95,6 +90,6 @@ mod tests {
     #[test]
     fn a_crate_in_two_versions_is_named_once() {
         let tree = "digest v0.10.7\n\ndigest v0.11.3\n\nsyn v2.0.119\n\nsyn v3.0.9\n";
-        assert_eq!(unwelcome(tree), ["syn"]);
+        assert_eq!(unwelcome(tree), ["digest", "syn"]);
     }
 }

@@ -118,7 +118,8 @@ pub const FEATURES: &str = "openftl/tls,openftl-sim/canary";
 pub const RELEASE: [&str; 6] = ["build", "--release", "--package", "openftl", "--features", TLS];
 
 /// Packages whose tests need no minutes and no programs.
-const QUICK: [&str; 13] = [
+const QUICK: [&str; 14] = [
+    "openftl-crc32c",
     "openftl-core",
     "openftl-media",
     "openftl-parts",
@@ -377,8 +378,18 @@ mod tests {
 
     #[test]
     fn packages_of_a_quick_run_exist() {
-        let manifests =
-            ["core", "media", "ftl/parts", "ftl/blocks", "ftl/tables", "sim", "lab", "host/bytes", "host/nbd"];
+        let manifests = [
+            "crc32c",
+            "core",
+            "media",
+            "ftl/parts",
+            "ftl/blocks",
+            "ftl/tables",
+            "sim",
+            "lab",
+            "host/bytes",
+            "host/nbd",
+        ];
         let manifests = manifests.into_iter().chain(["host/nvme", "host/nvme-tcp", "host/control", "xtask"]);
         assert_eq!(manifests.clone().count(), QUICK.len());
         for (folder, package) in manifests.zip(QUICK) {

@@ -142,5 +142,5 @@ impl std::fmt::Display for Form {
 }
 
 fn checksum(secret: &[u8]) -> [u8; CHECKSUM_BYTES] {
-    crc_fast::crc32_iso_hdlc(secret).to_le_bytes()
+    crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC).checksum(secret).to_le_bytes()
 }
