@@ -30,7 +30,7 @@ struct Scene {
 const DEPTH: usize = 5;
 
 /// Requests between which the power is cut, at least.
-const REQUESTS_MIN: u64 = 16;
+const REQUESTS_MIN: u64 = 12;
 
 /// Map pages that are merged meanwhile, at least, where the map is on media.
 const MAP_PAGES_MIN: u64 = 4;

@@ -123,13 +123,9 @@ pub fn lacking() -> Option<String> {
 
 /// A short run as a program beside others. For `cargo xtask test`.
 pub fn short_job() -> Job<'static> {
-    let mut command = shell::cargo(["xtask", "fuzz", "--short"]);
-    // The program that runs is not to be built again.
-    if let Ok(program) = std::env::current_exe() {
-        command = Command::new(program);
-        command.args(["fuzz", "--short"]).current_dir(shell::root());
-    }
-    Job::telling("fuzzing", command, "cargo xtask fuzz --short".to_owned())
+    let command = shell::cargo(["xtask", "fuzz", "--short"]);
+    let line = shell::line(&command);
+    Job::telling("fuzzing", command, line)
 }
 
 /// A few seconds for each target, several at a time.
@@ -186,21 +182,21 @@ struct Fuzzer {
     folder: PathBuf,
 }
 
-/// Builds the targets with libFuzzer, in a folder of their own: with these flags everything is built anew.
+/// Builds the targets with libFuzzer, in a folder of their own: with these flags everything is built anew but what runs during the build.
 fn build(fuzzer: &mut Option<Fuzzer>) -> Outcome {
     if let Some(reason) = lacking() {
         return Outcome::LeftOut(reason);
     }
     let built = (|| {
         let triple = host_triple()?;
-        let folder = shell::target_directory()?.join("fuzz");
-        // With --target the flags are those of the targets alone, and not of what runs during the build.
+        let target = shell::target_directory()?;
+        // With --target the flags are those of the targets alone, and not of what runs during the build: the tests have that already.
         let mut command = shell::cargo(["build", "--package", "openftl-fuzz", "--features", "libfuzzer"]);
-        command.args(["--profile", "fuzz", "--target", &triple, "--target-dir"]).arg(&folder);
+        command.args(["--config", "fuzz/profile.toml", "--target", &triple]);
         command.env("CARGO_ENCODED_RUSTFLAGS", COVERAGE.join("\x1f"));
         shell::run(&mut command)?;
-        let program = folder.join(triple).join("fuzz").join("openftl-fuzz");
-        Ok(Fuzzer { program, folder })
+        let program = target.join(triple).join("debug").join("openftl-fuzz");
+        Ok(Fuzzer { program, folder: target.join("fuzz") })
     })();
     match built {
         Ok(built) => {

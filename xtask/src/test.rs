@@ -143,7 +143,7 @@ const CRASH_POINTS: &str = "openftl-sim crash_points";
 const CANARIES: &str = "openftl-sim canary";
 
 /// Histories that are explored besides those of the tests.
-const HISTORIES: &str = "3000";
+const HISTORIES: &str = "2000";
 
 impl Run {
     fn quick(mut self) -> ExitCode {

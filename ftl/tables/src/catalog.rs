@@ -361,12 +361,12 @@ impl Catalog {
         None
     }
 
-    /// Parts to be written so that entry `number` is this, in their order. `None` if it has no room.
+    /// Parts to be written so that entry `number` is this, in their order. `None` if it has no room, or if sequences are used up.
     #[must_use]
     pub fn put(&mut self, number: u64, note: &[u8], table: Option<&TableRuns>) -> Option<Vec<Parts>> {
         let bytes = encode(note, table);
         let count = bytes.len().div_ceil(PART_BYTES);
-        if count > PARTS_MAX {
+        if count > PARTS_MAX || self.next_sequence >= COUNT_MAX {
             return None;
         }
         let older = self.places.get(&number).cloned();
@@ -511,6 +511,16 @@ mod tests {
         let (mut catalog, ..) = blocks.read().unwrap();
         assert_eq!(catalog.free_blocks(), 16);
         assert!(catalog.new_number() > number);
+    }
+
+    #[test]
+    fn a_version_whose_sequence_nobody_would_read_is_not_written() {
+        let (mut catalog, mut blocks) = (Catalog::new(16), Blocks::default());
+        catalog.put(7, b"note", None).unwrap().into_iter().for_each(|parts| blocks.write(parts));
+        blocks.0.get_mut(&0).unwrap()[24..32].copy_from_slice(&(COUNT_MAX - 1).to_le_bytes());
+        let (mut catalog, entries, _) = blocks.read().unwrap();
+        assert_eq!(catalog.put(7, b"another", None), None);
+        assert_eq!(blocks.read().unwrap().1, entries);
     }
 
     #[test]
