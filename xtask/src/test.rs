@@ -172,9 +172,9 @@ impl Run {
         let tally = &mut self.tally;
         self.steps.run(TESTS.name, || {
             let mut jobs = jobs(&built, |command| environment.apply(command));
-            // Behind the longest program and what runs beside it: they want all cores, which it leaves idle.
-            jobs.splice(2..2, beside_tests(&apart, &environment.openftl));
+            jobs.extend(beside_tests(&apart, &environment.openftl));
             jobs.push(programs::documentation(FEATURES));
+            jobs.sort_by_key(turn);
             forget(&notes).map_or_else(Outcome::Failed, |()| programs::run_all(jobs, tally))
         });
         match std::fs::read_to_string(&notes) {
@@ -247,25 +247,36 @@ const THREADS_OF_LONGEST: &str = "4";
 /// Its tests that wait for each other, and would be its last: they run beside it.
 const BESIDE_LONGEST: &str = "witness::";
 
-/// The runs of these programs, the longest first.
+/// A program that waits for its servers nearly all the time.
+const WAITS: &str = "openftl-server witness";
+
+/// The runs of these programs.
 fn jobs(built: &[Program], prepare: impl Fn(&mut Command)) -> Vec<Job<'_>> {
-    let (mut first, mut others) = (Vec::new(), Vec::new());
+    let mut jobs = Vec::new();
     for program in built {
         let mut job = program.job();
         prepare(&mut job.command);
-        if job.name != LONGEST {
-            others.push(job);
-            continue;
+        if job.name == LONGEST {
+            job.command.env("RUST_TEST_THREADS", THREADS_OF_LONGEST).args(["--skip", BESIDE_LONGEST]);
+            let mut beside = program.job();
+            prepare(&mut beside.command);
+            beside.command.arg(BESIDE_LONGEST);
+            beside.name = format!("{LONGEST} {}", BESIDE_LONGEST.trim_end_matches(':'));
+            jobs.push(beside);
         }
-        job.command.env("RUST_TEST_THREADS", THREADS_OF_LONGEST).args(["--skip", BESIDE_LONGEST]);
-        let mut beside = program.job();
-        prepare(&mut beside.command);
-        beside.command.arg(BESIDE_LONGEST);
-        beside.name = format!("{LONGEST} {}", BESIDE_LONGEST.trim_end_matches(':'));
-        first.extend([job, beside]);
+        jobs.push(job);
     }
-    first.extend(others);
-    first
+    jobs
+}
+
+/// In which order they begin: what is long or waits first, then what wants all cores, which those leave idle.
+fn turn(job: &Job<'_>) -> u32 {
+    match job.name.as_str() {
+        LONGEST => 0,
+        name if name == WAITS || name.starts_with(LONGEST) => 1,
+        _ if job.tells() => 2,
+        _ => 3,
+    }
 }
 
 /// What system tests are told.

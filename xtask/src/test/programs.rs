@@ -10,8 +10,9 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Programs that run at a time. Many tests wait for servers and guests, and many programs end with one long test.
-const LANES: usize = 2;
+/// Programs that run at a time, one more than a small machine has cores: many tests wait for servers and guests, and many programs end with one long
+/// test.
+const LANES: usize = 3;
 
 /// What is built, as arguments of `cargo test`.
 #[derive(Clone, Debug)]
@@ -193,6 +194,11 @@ pub fn run_all(jobs: Vec<Job>, tally: &mut Tally) -> Outcome {
 }
 
 impl Job<'_> {
+    /// Whether what it prints is shown.
+    pub fn tells(&self) -> bool {
+        self.tells
+    }
+
     /// Runs it to its end, and prints its line.
     fn run(&mut self) -> Result<Tally, String> {
         let name = &self.name;
