@@ -25,7 +25,8 @@
 //!
 //! # What fails
 //! A chunk that cannot be programmed any more, or in which a power cut has left something behind the last good block, is replaced: its
-//! good blocks are copied to another one, and the host notices nothing. Where there is no other the zone is read only.
+//! good blocks are copied to another one, and the host notices nothing. Where there is no other the zone is read only; and where a block is lost of a
+//! unit that a power cut has left in part, because elsewhere a unit is written as a whole.
 //!
 //! A drive that wears out is read-only: what was flushed is there, and what was not can be read until the drive is closed.
 //!
