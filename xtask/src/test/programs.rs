@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Programs that run at a time, one more than a small machine has cores: many tests wait for servers and guests, and many programs end with one long
-/// test.
-const LANES: usize = 3;
+/// Programs that run at a time. Many tests wait for servers and guests, and many programs end with one long test; with three the run takes as long,
+/// and each test longer.
+const LANES: usize = 2;
 
 /// What is built, as arguments of `cargo test`.
 #[derive(Clone, Debug)]
