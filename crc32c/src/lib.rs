@@ -32,10 +32,37 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     !update(!0, bytes)
 }
 
-/// CRC32C of two pieces in a row, the second of which has `bytes` bytes, from those of the pieces.
-#[must_use]
-pub fn combined(first: u32, second: u32, bytes: u64) -> u32 {
-    polynomial::times(first, polynomial::x_to_the(bytes.wrapping_mul(8))) ^ second
+/// CRC32C of bytes that come in pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Crc32c {
+    state: u32,
+}
+
+impl Crc32c {
+    /// Of no bytes yet.
+    #[must_use]
+    pub fn new() -> Crc32c {
+        Crc32c { state: !0 }
+    }
+
+    /// The next piece.
+    #[inline]
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.state = update(self.state, bytes);
+    }
+
+    /// What [`crc32c`] says of all pieces together.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> u32 {
+        !self.state
+    }
+}
+
+impl Default for Crc32c {
+    fn default() -> Crc32c {
+        Crc32c::new()
+    }
 }
 
 /// The state behind more bytes. The state of no bytes is all ones, and the CRC of what has been seen is the complement of the state.

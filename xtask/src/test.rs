@@ -169,6 +169,11 @@ impl Run {
         let notes = self.target.join("left-out");
         let environment =
             Environment { openftl: self.openftl(), notes: notes.clone(), has_rocksdb, target: &self.target };
+        for name in [CRASH_POINTS, CANARIES] {
+            if !apart.iter().any(|program| program.name() == name) {
+                self.tally.failed.push(format!("cargo did not build {name}"));
+            }
+        }
         let tally = &mut self.tally;
         self.steps.run(TESTS.name, || {
             let mut jobs = jobs(&built, |command| environment.apply(command));
@@ -213,7 +218,9 @@ impl Run {
             println!("\nWhat failed, one by one:");
             failed.iter().for_each(|line| println!("  {line}"));
         }
-        let code = self.steps.finish();
+        // Also what belongs to no step fails the run.
+        let of_steps = self.steps.finish();
+        let code = if failed.is_empty() { of_steps } else { ExitCode::FAILURE };
         // Alone on the last line, for whoever counts.
         println!("{passed} passed, {} failed, {} skipped", failed.len(), self.left_out.len());
         code

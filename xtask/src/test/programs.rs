@@ -122,15 +122,16 @@ impl Program {
 
     /// The line that runs one of its tests, or all.
     pub fn line(&self, test: Option<&str>) -> String {
-        let features = if WITH_TLS.contains(&self.package.as_str()) { " --features tls" } else { "" };
+        let feature = FEATURES_OF.iter().find(|(package, _)| *package == self.package).map(|(_, feature)| *feature);
+        let features = feature.map(|feature| format!(" --features {feature}")).unwrap_or_default();
         let target = self.target.join(" ");
         let test = test.map(|test| format!(" -- --exact {test}")).unwrap_or_default();
         format!("cargo test --package {}{features} {target}{test}", self.package)
     }
 }
 
-/// Packages whose tests differ with that feature.
-const WITH_TLS: [&str; 2] = ["openftl", "openftl-server"];
+/// Packages whose tests differ with a feature.
+const FEATURES_OF: [(&str, &str); 3] = [("openftl", "tls"), ("openftl-server", "tls"), ("openftl-sim", "canary")];
 
 /// Gives the line that runs one of a program's tests, or all.
 type Alone<'a> = Box<dyn Fn(Option<&str>) -> String + Send + 'a>;
