@@ -122,7 +122,7 @@ fn ftl_named_in(line: &str) -> Option<String> {
 fn long_files() -> Result<Vec<String>, String> {
     let root = shell::root();
     let mut files = Vec::new();
-    for folder in ["apps", "bindings", "core", "drive", "ftl", "fuzz", "host", "lab", "media", "sim", "xtask"] {
+    for folder in ["alfs", "apps", "bindings", "core", "drive", "ftl", "fuzz", "host", "lab", "media", "sim", "xtask"] {
         source_files(&root.join(folder), &mut files)?;
     }
     let mut found = Vec::new();
