@@ -483,6 +483,27 @@ pub trait BlockTarget: Target<Done = Done> {
     fn handle_events(&self, _events: &mut Vec<HandleEvent>) {}
 }
 
+/// A segment of a drive that is written in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentFacts {
+    /// Blocks that were written since it was last trimmed: the next write begins behind them.
+    pub written: u32,
+    /// It can be written: its medium has not failed.
+    pub is_writable: bool,
+}
+
+/// A drive whose segments are written in order and trimmed as a whole: [`BlockTarget::segment_blocks`] says how long they are.
+///
+/// After a power cut each segment has a prefix of what was written to it, at least as long as at the last flush. A trim that no flush followed may
+/// be undone, as a whole.
+pub trait SegmentTarget: BlockTarget {
+    /// What is known of a segment.
+    fn segment(&self, segment: u32) -> SegmentFacts;
+
+    /// Segments that may be written in part at a time.
+    fn segments_in_part_max(&self) -> u32;
+}
+
 /// What stands for a drive is one: a drive whose device is of a known type, a reference.
 impl<T: DerefMut<Target: Target>> Target for T {
     type Done = <T::Target as Target>::Done;
@@ -513,6 +534,17 @@ impl<T: DerefMut<Target: Target>> Target for T {
 
     fn give_up(&mut self, now: Time) -> String {
         (**self).give_up(now)
+    }
+}
+
+/// The same of a drive of segments.
+impl<T: DerefMut<Target: SegmentTarget>> SegmentTarget for T {
+    fn segment(&self, segment: u32) -> SegmentFacts {
+        (**self).segment(segment)
+    }
+
+    fn segments_in_part_max(&self) -> u32 {
+        (**self).segments_in_part_max()
     }
 }
 

@@ -8,7 +8,9 @@ use openftl_core::{Clock, Frame, FrameForm, Frames, Time};
 use openftl_media::Media;
 use openftl_parts::config::Config;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::target::{AppendError, BlockTarget, Done, Durability, IoError, Request, Target, Vitals};
+use openftl_parts::target::{
+    AppendError, BlockTarget, Done, Durability, IoError, Request, SegmentFacts, SegmentTarget, Target, Vitals,
+};
 use openftl_parts::words::{Access, TRANSACTION_BLOCKS_MAX};
 use openftl_zones::{AskedLimits, Face, ZoneConfig, ZoneDone, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
 use std::collections::BTreeMap;
@@ -302,6 +304,18 @@ impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> BlockTarget for SegmentFtl
 
     fn segment_blocks(&self) -> Option<u64> {
         Some(self.capacity())
+    }
+}
+
+impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> SegmentTarget for SegmentFtl<Z> {
+    fn segment(&self, segment: u32) -> SegmentFacts {
+        let zone = self.zones.board().zone(segment);
+        let is_writable = !matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline);
+        SegmentFacts { written: zone.written, is_writable }
+    }
+
+    fn segments_in_part_max(&self) -> u32 {
+        self.zones.board().limits().max_active
     }
 }
 

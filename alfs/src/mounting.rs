@@ -1,0 +1,500 @@
+//! A volume is made, and found again.
+//!
+//! | step of a mount | reads, writes |
+//! |---|---|
+//! | find the records | the first block of both anchors, then all records of the newer one |
+//! | choose the last one that counts | the write pointers of segments: what a record needs has to be there |
+//! | settle | a whole record in the other anchor, and a flush; before it nothing else is written |
+//! | make good | summaries that are there in part; segments that should be empty are trimmed |
+//!
+//! The write pointers tell whether a record counts, so nothing may move them before there is a new record: otherwise a record that did not count would
+//! count after the next power cut. A volume that is mounted read-only stops after the second step.
+
+use crate::block::{Bytes, Kind, zeroes};
+use crate::inode::{Fields, IS_INLINE, fields_mut};
+use crate::operation::{FileKind, FileSystem, FileTime, Inode};
+use crate::record::{NoRecord, Record};
+use crate::segments::{ANCHORS, Head, LOGS, Log, Owner, SEGMENT_BLOCKS_MIN, SEGMENTS_MIN, Segment, Shape, State};
+use crate::volume::{Options, Volume};
+use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm};
+use openftl_parts::target::{Durability, IoError, Request, SegmentTarget};
+use std::collections::BTreeMap;
+
+/// Blocks that are read at a time.
+const READ_BLOCKS: u32 = 64;
+
+/// Frames that a volume needs: those of the longest operation, and of what goes on beside it.
+pub const FRAMES_MIN: usize = 512;
+
+/// Why a volume cannot be made or mounted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MountError {
+    /// The drive is not written in order.
+    #[error("the drive has no segments: make one with `kind = \"segments\"`")]
+    NoSegments,
+    /// The drive has too few segments.
+    #[error(
+        "the drive has {segments} segments, and a file system needs {SEGMENTS_MIN}: make segments of fewer chunks (segment_width), or a larger drive"
+    )]
+    TooFewSegments {
+        /// As many as it has.
+        segments: u64,
+    },
+    /// Its segments are too short.
+    #[error(
+        "the drive has segments of {blocks} blocks, and a file system needs {SEGMENT_BLOCKS_MIN}: make them of more chunks (segment_width)"
+    )]
+    SegmentsTooShort {
+        /// As long as they are.
+        blocks: u64,
+    },
+    /// The drive is larger than addresses reach.
+    #[error("the drive has {blocks} blocks, and a file system can have {}", 1_u64 << 32)]
+    TooLarge {
+        /// As many as it has.
+        blocks: u64,
+    },
+    /// Too few segments may be written at a time.
+    #[error("the drive writes {most} segments at a time, and a file system needs {}: open it with max_open_segments = {}", LOGS + 2, LOGS + 2)]
+    TooFewOpen {
+        /// As many as it may.
+        most: u32,
+    },
+    /// The drive has too little memory.
+    #[error("the drive has {frames} frames for blocks, and a file system needs {least}")]
+    TooFewFrames {
+        /// As many as it has.
+        frames: usize,
+        /// As many as it needs.
+        least: usize,
+    },
+    /// There is no volume.
+    #[error("there is no file system on the drive: make one with `openftl alfs mkfs`")]
+    NoVolume,
+    /// There are records, and none counts.
+    #[error(
+        "the file system has no record that counts; the newest: {0}. `openftl alfs fsck --rebuild` looks for files without records"
+    )]
+    NoRecord(NoRecord),
+    /// The volume is of another drive.
+    #[error("the file system was made for {made} segments of {of} blocks, and the drive has {has} of {has_of}")]
+    OtherShape {
+        /// Segments that the volume has.
+        made: u32,
+        /// Their blocks.
+        of: u32,
+        /// Segments that the drive has.
+        has: u32,
+        /// Their blocks.
+        has_of: u32,
+    },
+    /// The drive failed.
+    #[error("the drive failed: {0}")]
+    Drive(#[from] IoError),
+    /// The volume stopped.
+    #[error("the file system stopped: {0}")]
+    Stopped(&'static str),
+}
+
+/// The shape of a volume on this drive.
+fn shape_of(target: &impl SegmentTarget) -> Result<Shape, MountError> {
+    let segment_blocks = target.segment_blocks().ok_or(MountError::NoSegments)?;
+    let blocks = target.blocks();
+    if blocks > 1 << 32 {
+        return Err(MountError::TooLarge { blocks });
+    }
+    let segments = blocks / segment_blocks;
+    if segments < u64::from(SEGMENTS_MIN) {
+        return Err(MountError::TooFewSegments { segments });
+    }
+    if segment_blocks < u64::from(SEGMENT_BLOCKS_MIN) {
+        return Err(MountError::SegmentsTooShort { blocks: segment_blocks });
+    }
+    let most = target.segments_in_part_max();
+    if most < LOGS as u32 + ANCHORS {
+        return Err(MountError::TooFewOpen { most });
+    }
+    let frames = target.frames().len();
+    if frames < FRAMES_MIN {
+        return Err(MountError::TooFewFrames { frames, least: FRAMES_MIN });
+    }
+    Ok(Shape { segments: segments as u32, segment_blocks: segment_blocks as u32 })
+}
+
+/// Runs one request to its end.
+fn run(target: &mut impl SegmentTarget, clock: &mut dyn Clock, request: Request<'_>) -> Result<(), MountError> {
+    const TAG: u64 = 0;
+    target.submit(clock.now(), TAG, request)?;
+    let mut done = Vec::new();
+    loop {
+        target.poll(clock.now(), &mut done);
+        if let Some(done) = done.pop() {
+            return Ok(done.result?);
+        }
+        match target.next_due() {
+            Some(due) => _ = clock.wait_until(due),
+            None => return Err(MountError::Stopped("the drive has nothing to do, and a request to it has not ended")),
+        }
+    }
+}
+
+/// Reads `count` blocks from `first` on.
+pub(crate) fn read_blocks(
+    target: &mut impl SegmentTarget,
+    clock: &mut dyn Clock,
+    first: u32,
+    count: u32,
+) -> Result<Vec<Box<Bytes>>, MountError> {
+    let mut blocks = Vec::with_capacity(count as usize);
+    let mut frames: Vec<Frame> = Vec::new();
+    while (blocks.len() as u32) < count {
+        let now = (count - blocks.len() as u32).min(READ_BLOCKS) as usize;
+        if !target.frames_mut().acquire_many(FrameForm::Bytes, now, &mut frames) {
+            return Err(MountError::Stopped("the drive has no frame left"));
+        }
+        let request = Request::Read { first: u64::from(first) + blocks.len() as u64, frames: &frames };
+        let result = run(target, clock, request);
+        for frame in frames.drain(..) {
+            blocks.push(Box::new(*target.frames().bytes(frame)));
+            target.frames_mut().release(frame);
+        }
+        result?;
+    }
+    Ok(blocks)
+}
+
+/// The records of an anchor, one after the other.
+struct Chain {
+    anchor: u32,
+    volume: u64,
+    records: Vec<Record>,
+    /// Blocks of all of them, after each.
+    ends: Vec<u32>,
+}
+
+/// Reads the records of an anchor. `Ok(None)`: it is empty.
+fn read_chain(
+    target: &mut impl SegmentTarget,
+    clock: &mut dyn Clock,
+    shape: Shape,
+    anchor: u32,
+) -> Result<Option<Chain>, (Option<NoRecord>, Option<MountError>)> {
+    let written = target.segment(anchor).written;
+    if written == 0 {
+        return Ok(None);
+    }
+    let failed = |error: MountError| (None, Some(error));
+    let mut at = 0;
+    let mut chain: Option<Chain> = None;
+    let no_record = loop {
+        if at == written {
+            break None;
+        }
+        let first = match read_blocks(target, clock, shape.first_of(anchor) + at, 1) {
+            Ok(first) => first,
+            // What cannot be read is the end, as is what is no record.
+            Err(MountError::Drive(_)) => break Some(NoRecord::Impossible("first block")),
+            Err(error) => return Err(failed(error)),
+        };
+        let known = chain.as_ref().map(|chain| chain.volume);
+        let (blocks, sequence, volume) = match Record::length(&first[0], known) {
+            Ok(found) => found,
+            Err(why) => break Some(why),
+        };
+        if blocks > written - at {
+            break Some(NoRecord::Impossible("length"));
+        }
+        let all = match read_blocks(target, clock, shape.first_of(anchor) + at, blocks) {
+            Ok(all) => all,
+            Err(MountError::Drive(_)) => break Some(NoRecord::Impossible("blocks cannot be read")),
+            Err(error) => return Err(failed(error)),
+        };
+        let record = match Record::read(&all, volume) {
+            Ok(record) => record,
+            Err(why) => break Some(why),
+        };
+        at += blocks;
+        match &mut chain {
+            None if record.is_whole => {
+                chain = Some(Chain { anchor, volume, records: vec![record], ends: vec![at] });
+            }
+            Some(chain) if !record.is_whole && sequence == chain.records[chain.records.len() - 1].sequence + 1 => {
+                chain.records.push(record);
+                chain.ends.push(at);
+            }
+            _ => break Some(NoRecord::Impossible("sequence")),
+        }
+    };
+    match (chain, no_record) {
+        (Some(chain), _) => Ok(Some(chain)),
+        (None, why) => Err((why, None)),
+    }
+}
+
+impl Chain {
+    /// Whether the drive has all that the first `count` records need.
+    fn counts(&self, target: &impl SegmentTarget, count: usize) -> bool {
+        let shape = self.records[0].shape;
+        let mut segments: BTreeMap<u32, Segment> = BTreeMap::new();
+        for record in &self.records[..count] {
+            segments.extend(record.segments.iter().copied());
+        }
+        let heads = self.records[count - 1].heads.iter().flatten();
+        let heads: BTreeMap<u32, u32> = heads.map(|head| (head.segment, head.written)).collect();
+        segments.iter().all(|(index, segment)| {
+            let needed = match segment.state {
+                State::Open => heads.get(index).copied().unwrap_or(0),
+                State::Full if segment.valid > 0 => shape.segment_blocks,
+                _ => 0,
+            };
+            target.segment(*index).written >= needed
+        })
+    }
+
+    /// How many records count.
+    fn counting(&self, target: &impl SegmentTarget) -> usize {
+        (1..=self.records.len()).rev().find(|count| self.counts(target, *count)).unwrap_or(0)
+    }
+}
+
+impl<T: SegmentTarget> Volume<T> {
+    /// Makes a volume on a drive, whatever is there. `id` is drawn by chance, so that nothing of an earlier volume is taken for its own; `owner` and
+    /// `group` have its root.
+    ///
+    /// # Errors
+    /// If the drive cannot have one.
+    pub fn format(
+        mut target: T,
+        id: u64,
+        (owner, group): (u32, u32),
+        time_of_day: FileTime,
+        clock: &mut dyn Clock,
+    ) -> Result<Volume<T>, MountError> {
+        let shape = shape_of(&target)?;
+        for segment in 0..shape.segments {
+            if target.segment(segment).written > 0 {
+                let blocks = u64::from(shape.segment_blocks);
+                let first = u64::from(segment) * blocks;
+                run(&mut target, clock, Request::Trim { first, blocks, durability: Durability::Volatile })?;
+            }
+        }
+        run(&mut target, clock, Request::Flush)?;
+        let mut volume = Volume::blank(target, id, shape, Options::default());
+        volume.now = clock.now();
+        volume.map.grow();
+        let mut bytes = zeroes();
+        let fields: &mut Fields = fields_mut(&mut bytes);
+        fields.kind = FileKind::Directory as u8;
+        fields.flags = IS_INLINE;
+        fields.mode = 0o755.into();
+        (fields.uid, fields.gid) = (owner.into(), group.into());
+        fields.links = 2.into();
+        fields.parent = Inode::ROOT.0.into();
+        fields.blocks = 1.into();
+        for time in [&mut fields.accessed, &mut fields.modified, &mut fields.changed, &mut fields.born] {
+            *time = time_of_day.into();
+        }
+        Self::clear_names(&mut bytes);
+        let root = volume.new_node(Kind::Inode, bytes);
+        assert_eq!(root, Inode::ROOT.0, "the first node is the root");
+        volume.files = 1;
+        volume.settle(clock)?;
+        Ok(volume)
+    }
+
+    /// Mounts the volume of a drive.
+    ///
+    /// # Errors
+    /// If there is none, or none that can be read. Nothing has been written then.
+    pub fn mount(mut target: T, options: Options, clock: &mut dyn Clock) -> Result<Volume<T>, (T, MountError)> {
+        match read_volume(&mut target, clock) {
+            Ok((chain, count)) => Volume::of_chain(target, &chain, count, options, clock),
+            Err(error) => Err((target, error)),
+        }
+    }
+
+    fn of_chain(
+        target: T,
+        chain: &Chain,
+        count: usize,
+        options: Options,
+        clock: &mut dyn Clock,
+    ) -> Result<Volume<T>, (T, MountError)> {
+        let shape = chain.records[0].shape;
+        let mut volume = Volume::blank(target, chain.volume, shape, options);
+        volume.now = clock.now();
+        volume.time_of_day = FileTime::default();
+        let mut owners: BTreeMap<u32, Vec<Owner>> = BTreeMap::new();
+        for record in &chain.records[..count] {
+            if let Err(error) = volume.apply(record, &mut owners) {
+                return Err((volume.target, MountError::NoRecord(error)));
+            }
+        }
+        let last = &chain.records[count - 1];
+        for (log, place) in Log::ALL.into_iter().zip(last.heads) {
+            let Some(place) = place else { continue };
+            let mut owners = owners.remove(&place.segment).unwrap_or_default();
+            if owners.len() != place.written as usize {
+                return Err((volume.target, MountError::NoRecord(NoRecord::Impossible("owners"))));
+            }
+            let submitted = volume.target.segment(place.segment).written;
+            owners.resize(submitted.min(shape.data_blocks()).max(place.written) as usize, Owner::default());
+            let head = Head { segment: place.segment, owners, recorded: 0, submitted, run: Vec::new() };
+            volume.segments.heads[log as usize] = Some(head);
+        }
+        // A number that was used, and may be in a record that does not count, is not used again.
+        volume.syncing.durable = last.sequence;
+        volume.syncing.next = last.sequence + 2;
+        volume.syncing.anchor = chain.anchor;
+        volume.segments.age = last.segments.iter().map(|(_, segment)| segment.age).max().unwrap_or(0) + 1;
+        if options.is_read_only {
+            return Ok(volume);
+        }
+        volume.doomed.extend(std::mem::take(&mut volume.orphans));
+        match volume.settle(clock) {
+            Ok(()) => {}
+            Err(error) => return Err((volume.target, error)),
+        }
+        volume.make_good();
+        Ok(volume)
+    }
+
+    fn apply(&mut self, record: &Record, owners: &mut BTreeMap<u32, Vec<Owner>>) -> Result<(), NoRecord> {
+        let impossible = |what| Err(NoRecord::Impossible(what));
+        if record.shape != self.segments.shape {
+            return impossible("division into segments");
+        }
+        if record.is_whole {
+            self.map.blocks.clone_from(&record.map);
+        } else {
+            self.map.blocks.resize(record.map_blocks as usize, crate::record::MapBlock::default());
+        }
+        for (node, address) in &record.nodes {
+            self.map.changes.insert(*node, *address);
+            if *address == 0 {
+                let free = &mut self.map.blocks[crate::node_map::block_of(*node) as usize].free;
+                *free = (*free + 1).min(crate::node_map::NODES_PER_BLOCK as u16);
+            }
+        }
+        for (index, segment) in &record.segments {
+            self.segments.restore(*index, *segment);
+            if segment.state != State::Open {
+                owners.remove(index);
+            }
+        }
+        for new in &record.owners {
+            let known = owners.entry(new.segment).or_default();
+            if record.is_whole || new.first == 0 {
+                known.clear();
+            }
+            if known.len() != new.first as usize {
+                return impossible("owners");
+            }
+            known.extend_from_slice(&new.owners);
+        }
+        self.next_generation = record.next_generation;
+        self.files = record.files;
+        self.doomed.clone_from(&record.doomed);
+        self.orphans = record.orphans.iter().copied().collect();
+        Ok(())
+    }
+
+    /// Makes everything durable, and nothing else.
+    fn settle(&mut self, clock: &mut dyn Clock) -> Result<(), MountError> {
+        self.syncing.is_wanted = true;
+        let wanted = self.syncing.next;
+        while self.syncing.durable < wanted {
+            self.now = clock.now();
+            let progress = [self.take_completions(), self.go_on_syncing()];
+            if let Some(why) = self.failed {
+                return Err(MountError::Stopped(why));
+            }
+            if progress.contains(&true) {
+                continue;
+            }
+            match self.target.next_due() {
+                Some(due) => _ = clock.wait_until(due),
+                None => return Err(MountError::Stopped("the drive has nothing to do, and a flush has not ended")),
+            }
+        }
+        Ok(())
+    }
+
+    /// What a power cut has left is as it would be without one.
+    fn make_good(&mut self) {
+        for log in Log::ALL {
+            let is_at_end = self.segments.heads[log as usize].is_some() && self.segments.room(log) == 0;
+            if is_at_end {
+                self.append_summary(log);
+            }
+        }
+        for segment in ANCHORS..self.segments.shape.segments {
+            let is_free = self.segments.segment(segment).state == State::Free;
+            if is_free && self.target.segment(segment).written > 0 {
+                self.segments.trim(segment);
+                self.trim(segment);
+            }
+        }
+    }
+
+    /// Makes everything durable, and gives the drive back.
+    ///
+    /// # Errors
+    /// If it cannot be.
+    pub fn unmount(mut self, clock: &mut dyn Clock) -> Result<T, (T, MountError)> {
+        if self.options.is_read_only {
+            return Ok(self.target);
+        }
+        loop {
+            if let Some(why) = self.failed {
+                return Err((self.target, MountError::Stopped(why)));
+            }
+            // What is whole is found with one read, whatever happened before.
+            let has_changes = self.syncing.due.is_some() || self.syncing.is_wanted;
+            if !has_changes && self.syncing.is_idle() && self.io.is_empty() {
+                return Ok(self.target);
+            }
+            self.syncing.is_wanted |= has_changes;
+            let now = clock.now();
+            if self.poll(now) {
+                continue;
+            }
+            match self.next_due() {
+                Some(due) => _ = clock.wait_until(due),
+                None => return Err((self.target, MountError::Stopped("nothing is due, and not all is durable"))),
+            }
+        }
+    }
+}
+
+/// The newest records that count.
+fn read_volume(target: &mut impl SegmentTarget, clock: &mut dyn Clock) -> Result<(Chain, usize), MountError> {
+    let shape = shape_of(target)?;
+    let mut chains = Vec::new();
+    let mut why = None;
+    for anchor in 0..ANCHORS {
+        match read_chain(target, clock, shape, anchor) {
+            Ok(chain) => chains.extend(chain),
+            Err((_, Some(error))) => return Err(error),
+            Err((no_record, None)) => why = why.or(no_record),
+        }
+    }
+    chains.sort_by_key(|chain| std::cmp::Reverse(chain.records[0].sequence));
+    for chain in chains {
+        let made = chain.records[0].shape;
+        if made != shape {
+            let Shape { segments: has, segment_blocks: has_of } = shape;
+            return Err(MountError::OtherShape { made: made.segments, of: made.segment_blocks, has, has_of });
+        }
+        match chain.counting(target) {
+            0 => why = Some(NoRecord::Impossible("segments are not as it says")),
+            count => return Ok((chain, count)),
+        }
+    }
+    match why {
+        Some(NoRecord::Block { why: crate::block::NotIt::NoMagic, .. }) | None => Err(MountError::NoVolume),
+        Some(why) => Err(MountError::NoRecord(why)),
+    }
+}
+
+const _: () = assert!(BLOCK_BYTES == 4096);

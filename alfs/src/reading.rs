@@ -1,0 +1,189 @@
+//! Reads of files, under way from the drive to the host.
+
+use crate::inode::{Fields, inline};
+use crate::operation::{Data, FileTime, Inode, PAYLOAD_BYTES_MAX, Refusal, Reply, SeekFor, Ticket};
+use crate::volume::{Io, Step, Stop, Volume};
+use openftl_core::{BLOCK_BYTES, Frame};
+use openftl_parts::target::{Request, SegmentTarget};
+
+/// Seconds after which a file that is read says so again.
+const ACCESS_SECONDS: i64 = 24 * 60 * 60;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+static ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+
+/// A read.
+#[derive(Default, Debug)]
+pub(crate) struct Reading {
+    /// Its blocks; `None`: zeroes.
+    blocks: Vec<Option<Frame>>,
+    /// Bytes of the first block before those that were asked for.
+    skip: usize,
+    bytes: usize,
+    under_way: u32,
+    has_failed: bool,
+    is_abandoned: bool,
+}
+
+impl<T: SegmentTarget> Volume<T> {
+    pub(crate) fn read(&mut self, ticket: Ticket, inode: Inode, offset: u64, bytes: u32) -> Step<Reply> {
+        if let Some(reading) = self.reads.get(&ticket) {
+            return match reading {
+                Reading { under_way: 1.., .. } => Err(Stop::Wait),
+                Reading { has_failed: true, .. } => {
+                    self.forget_read(ticket);
+                    Err(Stop::DAMAGED)
+                }
+                Reading { bytes, .. } => Ok(Reply::Data(Data { ticket, bytes: *bytes as u32 })),
+            };
+        }
+        let fields = self.pin_regular(inode)?;
+        let bytes = u64::from(bytes.min(PAYLOAD_BYTES_MAX as u32)).min(fields.size.get().saturating_sub(offset));
+        let mut reading = Reading { skip: (offset % BLOCK) as usize, bytes: bytes as usize, ..Reading::default() };
+        if bytes == 0 {
+            self.reads.insert(ticket, reading);
+            return Ok(Reply::Data(Data { ticket, bytes: 0 }));
+        }
+        if fields.is_inline() {
+            let frame = self.frame()?;
+            let contents = inline(&self.cache.node(inode.0).bytes);
+            self.target.frames_mut().bytes_mut(frame)[..contents.len()].copy_from_slice(contents);
+            reading.blocks.push(Some(frame));
+            self.reads.insert(ticket, reading);
+            self.access(inode, &fields)?;
+            return Ok(Reply::Data(Data { ticket, bytes: bytes as u32 }));
+        }
+        let (first, last) = (offset / BLOCK, (offset + bytes - 1) / BLOCK);
+        let mut addresses = Vec::with_capacity((last - first + 1) as usize);
+        for index in first..=last {
+            addresses.push(match self.cache.page((inode.0, index as u32)) {
+                Some(_) => Source::Memory,
+                None => match self.address_of(inode.0, index)? {
+                    0 => Source::Hole,
+                    address => Source::Media(address),
+                },
+            });
+        }
+        let needed = addresses.iter().filter(|source| !matches!(source, Source::Hole)).count();
+        if self.frames() < needed {
+            return Err(Stop::Wait);
+        }
+        for (index, source) in (first..).zip(&addresses) {
+            reading.blocks.push(match source {
+                Source::Hole => None,
+                Source::Media(_) => Some(self.frame()?),
+                Source::Memory => {
+                    let frame = self.frame()?;
+                    let page = self.cache.page((inode.0, index as u32)).expect("it was there");
+                    self.target.frames_mut().bytes_mut(frame).copy_from_slice(&page.bytes[..]);
+                    Some(frame)
+                }
+            });
+        }
+        let runs = runs(&addresses);
+        let frames: Vec<Frame> = reading.blocks.iter().map(|frame| frame.unwrap_or(Frame(0))).collect();
+        reading.under_way = runs.len() as u32;
+        self.reads.insert(ticket, reading);
+        for (at, address, blocks) in runs {
+            (0..blocks).for_each(|block| self.segments.count_read(address + block, true));
+            let request = Request::Read { first: address.into(), frames: &frames[at..at + blocks as usize] };
+            let io = Io::Read { ticket, address, blocks };
+            if !self.start(io, request) {
+                (0..blocks).for_each(|block| self.segments.count_read(address + block, false));
+                self.read_ended(ticket, false);
+            }
+        }
+        self.access(inode, &fields)?;
+        self.read(ticket, inode, offset, bytes as u32)
+    }
+
+    /// Requests of a read have ended.
+    pub(crate) fn read_ended(&mut self, ticket: Ticket, is_fine: bool) {
+        let reading = self.reads.get_mut(&ticket).expect("a read has requests under way");
+        reading.under_way -= 1;
+        reading.has_failed |= !is_fine;
+        if reading.under_way == 0 && reading.is_abandoned {
+            self.forget_read(ticket);
+        }
+    }
+
+    /// Nobody wants the bytes of a read any more.
+    pub(crate) fn forget_read(&mut self, ticket: Ticket) {
+        let Some(reading) = self.reads.get_mut(&ticket) else { return };
+        if reading.under_way > 0 {
+            reading.is_abandoned = true;
+            return;
+        }
+        let reading = self.reads.remove(&ticket).expect("it was just there");
+        reading.blocks.into_iter().flatten().for_each(|frame| self.target.frames_mut().release(frame));
+    }
+
+    pub(crate) fn visit(&self, data: &Data, piece: &mut dyn FnMut(&[u8])) {
+        let reading = self.reads.get(&data.ticket).expect("the bytes were not given back");
+        let (mut skip, mut left) = (reading.skip, reading.bytes);
+        for block in &reading.blocks {
+            let bytes = block.map_or(&ZEROES, |frame| self.target.frames().bytes(frame));
+            let now = left.min(BLOCK_BYTES - skip);
+            piece(&bytes[skip..skip + now]);
+            (skip, left) = (0, left - now);
+        }
+    }
+
+    /// A file has been read. That is worth a change only now and then.
+    pub(crate) fn access(&mut self, inode: Inode, fields: &Fields) -> Step<()> {
+        let (now, accessed) = (self.time_of_day, FileTime::from(fields.accessed));
+        let is_old = now.seconds - accessed.seconds >= ACCESS_SECONDS;
+        let is_news = accessed <= fields.modified.into() || accessed <= fields.changed.into() || is_old;
+        if is_news && now > accessed && self.expect_change(0).is_ok() {
+            self.fields_mut(inode).accessed = now.into();
+            self.changed();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn seek(&mut self, inode: Inode, offset: u64, target: SeekFor) -> Step<Reply> {
+        let fields = self.pin_regular(inode)?;
+        let size = fields.size.get();
+        if offset >= size {
+            return Err(Refusal::NoSuchOffset.into());
+        }
+        if fields.is_inline() {
+            return Ok(Reply::Offset(if target == SeekFor::Data { offset } else { size }));
+        }
+        let blocks = size.div_ceil(BLOCK);
+        let mut index = offset / BLOCK;
+        let found = match target {
+            SeekFor::Data => self.next_data(inode.0, index, blocks)?.ok_or(Refusal::NoSuchOffset)?,
+            SeekFor::Hole => {
+                while index < blocks && self.next_data(inode.0, index, index + 1)?.is_some() {
+                    index += 1;
+                }
+                index
+            }
+        };
+        Ok(Reply::Offset((found * BLOCK).clamp(offset, size)))
+    }
+}
+
+/// Where a block of a read comes from.
+enum Source {
+    Hole,
+    Memory,
+    Media(u32),
+}
+
+/// Blocks with addresses that follow each other: which is the first, its address, and how many.
+fn runs(sources: &[Source]) -> Vec<(usize, u32, u32)> {
+    let mut runs: Vec<(usize, u32, u32)> = Vec::new();
+    for (at, source) in sources.iter().enumerate() {
+        let Source::Media(address) = source else { continue };
+        match runs.last_mut() {
+            Some((first, begins, blocks)) if *first + *blocks as usize == at && *begins + *blocks == *address => {
+                *blocks += 1;
+            }
+            _ => runs.push((at, *address, 1)),
+        }
+    }
+    runs
+}

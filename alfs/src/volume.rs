@@ -1,0 +1,675 @@
+//! A mounted volume: what it has in memory, and how operations are attempted.
+//!
+//! An operation first loads all that it needs, which may take several attempts, and then changes everything at once, in memory and at the ends of logs.
+//! So operations never see each other half done, and there is no lock.
+
+use crate::block::{Bytes, Kind, look, verify};
+use crate::cache::{Budget, Cache, Key, Slot};
+use crate::cleaning::Cleaning;
+use crate::inode::{Fields, fields, fields_mut};
+use crate::names;
+use crate::node_map::{NodeMap, address_in, block_of};
+use crate::operation::{FileKind, FileTime, Inode, Operation, Refusal, Reply, Ticket};
+use crate::reading::Reading;
+use crate::segments::{Log, Owner, Segments, Shape, put_owners};
+use crate::syncing::Syncing;
+use openftl_core::{Frame, FrameForm, Nanos, Time};
+use openftl_parts::target::{Done, Durability, Request, SegmentTarget};
+use openftl_parts::words::{Handle, TRANSACTION_BLOCKS_MAX};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Why an attempt ends without a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stop {
+    /// Something has to be read or written first.
+    Wait,
+    /// The operation is refused.
+    Refused(Refusal),
+}
+
+impl Stop {
+    /// Something on media is not what it should be.
+    pub(crate) const DAMAGED: Stop = Stop::Refused(Refusal::Device);
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Stop {
+        Stop::Refused(refusal)
+    }
+}
+
+pub(crate) type Step<T> = Result<T, Stop>;
+
+/// A request to the drive that is under way.
+#[derive(Debug)]
+pub(crate) enum Io {
+    /// A block of metadata is read.
+    Load { key: Key, frame: Frame, address: u32 },
+    /// Blocks of a file are read, from this address on.
+    Read { ticket: Ticket, address: u32, blocks: u32 },
+    /// Blocks that cleaning looks at.
+    Clean { address: u32 },
+    /// Blocks are written.
+    Write,
+    /// A flush.
+    Flush { number: u64 },
+    /// A segment is trimmed.
+    Trim,
+}
+
+/// What a volume has done since it was mounted. All in blocks of 4 KiB, unless it says otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Statistics {
+    /// Contents of files that hosts wrote as whole blocks, and parts of blocks that became one.
+    pub data: u64,
+    /// Names.
+    pub names: u64,
+    /// Nodes.
+    pub nodes: u64,
+    /// The map of nodes.
+    pub map: u64,
+    /// Summaries of segments.
+    pub summaries: u64,
+    /// Records.
+    pub records: u64,
+    /// Contents, and names, that cleaning moved. The nodes that it made dirty are among `nodes`.
+    pub moved: u64,
+    /// Segments that were cleaned.
+    pub segments_cleaned: u64,
+    /// Segments that were trimmed.
+    pub segments_trimmed: u64,
+    /// Times that everything was made durable.
+    pub syncs: u64,
+    /// Bytes that hosts wrote to files.
+    pub bytes_written: u64,
+    /// Operations that were over.
+    pub operations: u64,
+}
+
+impl Statistics {
+    /// Blocks that the file system wrote.
+    #[must_use]
+    pub fn blocks_written(&self) -> u64 {
+        self.data + self.names + self.nodes + self.map + self.summaries + self.records + self.moved
+    }
+}
+
+/// How a volume is mounted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Nothing is written to the drive.
+    pub is_read_only: bool,
+    /// What was changed is made durable after so long, if nobody asks for it before.
+    pub sync_after: Nanos,
+    /// Memory.
+    pub budget: Budget,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { is_read_only: false, sync_after: Nanos::from_millis(5_000), budget: Budget::default() }
+    }
+}
+
+/// Free nodes that are known before an operation that makes one: no operation needs more.
+pub(crate) const NODES_AHEAD: usize = 16;
+
+/// Nodes that wait to be freed, at most, before operations wait for that.
+pub(crate) const DOOMED_MAX: usize = 16_384;
+
+/// See the module.
+pub struct Volume<T> {
+    pub(crate) target: T,
+    pub(crate) id: u64,
+    pub(crate) options: Options,
+    pub(crate) segments: Segments,
+    pub(crate) map: NodeMap,
+    pub(crate) cache: Cache,
+    /// Blocks that are only in memory, and will need room.
+    pub(crate) promised: u64,
+    pub(crate) next_generation: u32,
+    pub(crate) files: u32,
+    /// Nodes that nobody needs, with all below them.
+    pub(crate) doomed: Vec<u32>,
+    /// Files without a name that somebody holds.
+    pub(crate) orphans: BTreeSet<u32>,
+    /// How often each file is held.
+    pub(crate) held: FxHashMap<u32, u64>,
+    pub(crate) syncing: Syncing,
+    pub(crate) cleaning: Cleaning,
+    pub(crate) reads: FxHashMap<Ticket, Reading>,
+    /// For tickets of syncs: the record that has to be durable.
+    pub(crate) syncs: FxHashMap<Ticket, u64>,
+    pub(crate) io: BTreeMap<u64, Io>,
+    next_tag: u64,
+    next_ticket: u64,
+    /// Something may be done without anything having ended.
+    pub(crate) is_stirred: bool,
+    pub(crate) now: Time,
+    /// When a host last had an operation.
+    pub(crate) last_operation: Time,
+    pub(crate) time_of_day: FileTime,
+    done: Vec<Done>,
+    /// Why the volume takes no more changes, though it was mounted for them.
+    pub(crate) failed: Option<&'static str>,
+    pub(crate) statistics: Statistics,
+}
+
+impl<T: SegmentTarget> Volume<T> {
+    /// A volume of which nothing is known but how it is divided.
+    pub(crate) fn blank(target: T, id: u64, shape: Shape, options: Options) -> Volume<T> {
+        Volume {
+            target,
+            id,
+            options,
+            segments: Segments::new(shape),
+            map: NodeMap::default(),
+            cache: Cache::new(options.budget),
+            promised: 0,
+            next_generation: 1,
+            files: 0,
+            doomed: Vec::new(),
+            orphans: BTreeSet::new(),
+            held: FxHashMap::default(),
+            syncing: Syncing::default(),
+            cleaning: Cleaning::default(),
+            reads: FxHashMap::default(),
+            syncs: FxHashMap::default(),
+            io: BTreeMap::new(),
+            next_tag: 1,
+            next_ticket: 1,
+            is_stirred: false,
+            now: Time::ZERO,
+            last_operation: Time::ZERO,
+            time_of_day: FileTime::default(),
+            done: Vec::new(),
+            failed: None,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// The drive below.
+    #[must_use]
+    pub fn target(&self) -> &T {
+        &self.target
+    }
+
+    /// The drive, without the volume: what was not synced is lost.
+    #[must_use]
+    pub fn into_target(self) -> T {
+        self.target
+    }
+
+    /// What was done since the volume was mounted.
+    #[must_use]
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// How the volume is divided, and what of it is of use.
+    #[must_use]
+    pub fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    /// Why the volume takes no changes, if it was mounted for them and takes none.
+    #[must_use]
+    pub fn failure(&self) -> Option<&'static str> {
+        self.failed
+    }
+
+    /// Bytes of memory for blocks, and for segments.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.cache.bytes() + size_of_val(self.segments.all())
+    }
+
+    pub(crate) fn ticket_for(&mut self) -> Ticket {
+        self.next_ticket += 1;
+        Ticket(self.next_ticket)
+    }
+
+    /// Starts a request. `false`: the drive takes none now.
+    pub(crate) fn start(&mut self, io: Io, request: Request<'_>) -> bool {
+        let tag = self.next_tag;
+        self.is_stirred = true;
+        match self.target.submit(self.now, tag, request) {
+            Ok(()) => {
+                self.next_tag += 1;
+                self.io.insert(tag, io);
+                true
+            }
+            Err(openftl_parts::target::IoError::QueueFull) => false,
+            Err(_) if matches!(io, Io::Load { .. } | Io::Read { .. } | Io::Clean { .. }) => {
+                self.end(io, false);
+                true
+            }
+            Err(_) => {
+                self.fail("the drive takes no more writes");
+                false
+            }
+        }
+    }
+
+    pub(crate) fn fail(&mut self, why: &'static str) {
+        self.failed.get_or_insert(why);
+    }
+
+    /// Frames that can be had now.
+    pub(crate) fn frames(&self) -> usize {
+        self.target.frames().available(FrameForm::Bytes)
+    }
+
+    pub(crate) fn frame(&mut self) -> Step<Frame> {
+        self.target.frames_mut().acquire(FrameForm::Bytes).ok_or(Stop::Wait)
+    }
+
+    /// Reads a block of metadata.
+    fn load(&mut self, key: Key, address: u32) -> Stop {
+        let frame = match self.frame() {
+            Ok(frame) => frame,
+            Err(wait) => return wait,
+        };
+        self.cache.begin(key, address);
+        self.segments.count_read(address, true);
+        let request = Request::Read { first: address.into(), frames: &[frame] };
+        if !self.start(Io::Load { key, frame, address }, request) {
+            self.segments.count_read(address, false);
+            self.cache.forget(key);
+            self.target.frames_mut().release(frame);
+        }
+        Stop::Wait
+    }
+
+    /// Loads a block of the map of nodes. `false`: nothing was ever written of it.
+    pub(crate) fn pin_map(&mut self, index: u32) -> Step<bool> {
+        let block = self.map.blocks.get(index as usize).copied().unwrap_or_default();
+        if block.address == 0 {
+            return Ok(false);
+        }
+        match self.cache.map_slot(index) {
+            Some(Slot::Here(_)) => Ok(true),
+            Some(Slot::Loading(_)) => Err(Stop::Wait),
+            Some(Slot::Failed) => {
+                self.cache.forget(Key::Map(index));
+                Err(Stop::DAMAGED)
+            }
+            None => Err(self.load(Key::Map(index), block.address)),
+        }
+    }
+
+    /// A number of a block of the map, which is in memory if anything was ever written of it.
+    pub(crate) fn address_in_map(&self, node: u32) -> u32 {
+        match self.cache.map_slot(block_of(node)) {
+            Some(Slot::Here(bytes)) => address_in(bytes, node),
+            _ => 0,
+        }
+    }
+
+    /// Where a node is; 0: nowhere.
+    pub(crate) fn address_of_node(&mut self, node: u32) -> Step<u32> {
+        if let Some(address) = self.map.changes.get(&node) {
+            return Ok(*address);
+        }
+        let is_written = self.pin_map(block_of(node))?;
+        Ok(if is_written { self.address_in_map(node) } else { 0 })
+    }
+
+    /// Loads a node, which is to be of one of these kinds.
+    pub(crate) fn pin(&mut self, node: u32, kinds: &[Kind]) -> Step<()> {
+        match self.cache.slot(node) {
+            Some(Slot::Here(found)) if kinds.contains(&found.kind) => Ok(()),
+            Some(Slot::Here(_)) => Err(Stop::DAMAGED),
+            Some(Slot::Loading(_)) => Err(Stop::Wait),
+            Some(Slot::Failed) => {
+                self.cache.forget(Key::Node(node));
+                Err(Stop::DAMAGED)
+            }
+            None => match self.address_of_node(node)? {
+                0 => Err(Refusal::Stale.into()),
+                address => Err(self.load(Key::Node(node), address)),
+            },
+        }
+    }
+
+    /// Loads the node of a file, and returns its attributes.
+    pub(crate) fn pin_inode(&mut self, inode: Inode) -> Step<Fields> {
+        if inode.0 == 0 {
+            return Err(Refusal::Stale.into());
+        }
+        match self.pin(inode.0, &[Kind::Inode]) {
+            Ok(()) => Ok(*self.fields(inode)),
+            // A host may say any number.
+            Err(Stop::Refused(Refusal::Device)) if matches!(self.cache.slot(inode.0), Some(Slot::Here(_))) => {
+                Err(Refusal::Stale.into())
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// The same of a folder.
+    pub(crate) fn pin_directory(&mut self, inode: Inode) -> Step<Fields> {
+        let fields = self.pin_inode(inode)?;
+        if fields.is_directory() { Ok(fields) } else { Err(Refusal::NotADirectory.into()) }
+    }
+
+    /// The same of a file with contents.
+    pub(crate) fn pin_regular(&mut self, inode: Inode) -> Step<Fields> {
+        let fields = self.pin_inode(inode)?;
+        match fields.kind() {
+            Some(FileKind::Regular) => Ok(fields),
+            Some(FileKind::Directory) => Err(Refusal::IsADirectory.into()),
+            _ => Err(Refusal::Invalid.into()),
+        }
+    }
+
+    /// Attributes of a file whose node is in memory.
+    pub(crate) fn fields(&self, inode: Inode) -> &Fields {
+        fields(&self.cache.node(inode.0).bytes)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn fields_mut(&mut self, inode: Inode) -> &mut Fields {
+        fields_mut(&mut self.cache.node_mut(inode.0).bytes)
+    }
+
+    /// Loads a block of a file whose node is in memory. `false`: it is a hole.
+    pub(crate) fn pin_page(&mut self, inode: Inode, index: u32) -> Step<bool> {
+        match self.cache.page_slot((inode.0, index)) {
+            Some(Slot::Here(_)) => Ok(true),
+            Some(Slot::Loading(_)) => Err(Stop::Wait),
+            Some(Slot::Failed) => {
+                self.cache.forget(Key::Page(inode.0, index));
+                Err(Stop::DAMAGED)
+            }
+            None => match self.address_of(inode.0, index.into())? {
+                0 => Ok(false),
+                address => Err(self.load(Key::Page(inode.0, index), address)),
+            },
+        }
+    }
+
+    /// A free node becomes this one. There is one ([`Volume::expect_nodes`]).
+    pub(crate) fn new_node(&mut self, kind: Kind, bytes: Box<Bytes>) -> u32 {
+        let node = self.map.take().expect("free nodes were looked for");
+        self.cache.put_node(node, bytes, kind, 0);
+        _ = self.cache.node_mut(node);
+        self.promised += 1;
+        node
+    }
+
+    /// A node is of no use any more, and nothing below it.
+    pub(crate) fn free_node(&mut self, node: u32) {
+        match self.cache.node(node).address {
+            0 => self.promised -= 1,
+            address => self.segments.release(address),
+        }
+        self.cache.forget(Key::Node(node));
+        self.map.free(node);
+    }
+
+    /// A node and all below it are of no use any more; they are freed one after the other.
+    pub(crate) fn doom(&mut self, node: u32) {
+        self.doomed.push(node);
+    }
+
+    /// Loads enough of the map to have nodes for an operation.
+    pub(crate) fn expect_nodes(&mut self) -> Step<()> {
+        while self.map.known_free() < NODES_AHEAD {
+            match self.map.promising() {
+                Some(index) => {
+                    let is_written = self.pin_map(index)?;
+                    let bytes = match self.cache.map_slot(index) {
+                        Some(Slot::Here(bytes)) if is_written => Some(bytes),
+                        _ => None,
+                    };
+                    self.map.learn(index, |node| bytes.map_or(0, |bytes| address_in(bytes, node)));
+                }
+                None => self.map.grow(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something may be changed now, that needs up to `blocks` more blocks on media.
+    pub(crate) fn expect_change(&mut self, blocks: u64) -> Step<()> {
+        if self.options.is_read_only || self.failed.is_some() {
+            return Err(Refusal::ReadOnly.into());
+        }
+        if self.syncing.is_gathering() || self.segments.free() < crate::segments::WAIT_BELOW {
+            return Err(Stop::Wait);
+        }
+        if self.doomed.len() > DOOMED_MAX || self.cache.dirty() >= self.dirty_max() {
+            self.syncing.is_wanted |= self.cache.dirty() >= self.dirty_max();
+            return Err(Stop::Wait);
+        }
+        if blocks > 0 && self.segments.valid() + self.promised + blocks > self.segments.shape.blocks_max() {
+            return Err(if self.doomed.is_empty() { Refusal::NoRoom.into() } else { Stop::Wait });
+        }
+        Ok(())
+    }
+
+    /// Dirty blocks before everything waits until they are written.
+    pub(crate) fn dirty_max(&self) -> usize {
+        (self.segments.shape.data_blocks() as usize).clamp(8, 2048)
+    }
+
+    /// Something has changed that has to be in the next record.
+    pub(crate) fn changed(&mut self) {
+        let due = self.now + self.options.sync_after;
+        self.syncing.due.get_or_insert(due);
+    }
+
+    /// Whether so many blocks can be appended to a log now.
+    pub(crate) fn expect_log(&mut self, log: Log, blocks: u32) -> Step<()> {
+        let segments = self.segments.segments_for(log, blocks);
+        let summaries = (segments + 1) * self.segments.shape.summary_blocks() as usize;
+        let has_frames = self.frames() >= blocks as usize + summaries;
+        if has_frames && segments <= self.segments.free() { Ok(()) } else { Err(Stop::Wait) }
+    }
+
+    /// Appends a block, which is in a frame, to a log. Returns its address. [`Volume::expect_log`] has said that it can be.
+    pub(crate) fn append(&mut self, log: Log, owner: Owner, frame: Frame) -> u32 {
+        if self.segments.heads[log as usize].is_none() {
+            assert!(self.segments.open(log), "a log has no segment to go on in: {}", self.describe());
+        }
+        let address = self.segments.append(log, owner, frame);
+        if self.segments.room(log) == 0 {
+            self.append_summary(log);
+        } else if self.segments.heads[log as usize].as_ref().is_some_and(|head| head.run.len() >= RUN_MAX) {
+            self.submit_run(log);
+        }
+        address
+    }
+
+    /// Ends the segment of a log, all blocks of which are written but its summary, or the rest of that.
+    pub(crate) fn append_summary(&mut self, log: Log) {
+        let head = self.segments.heads[log as usize].as_ref().expect("the log has a segment");
+        let (segment, sequence) = (head.segment, self.syncing.next);
+        let there = head.submitted.saturating_sub(self.segments.shape.data_blocks()) as usize;
+        let mut frames = Vec::new();
+        for owners in head.owners.chunks(crate::segments::OWNERS_PER_BLOCK as usize).skip(there) {
+            let frame = self.target.frames_mut().acquire(FrameForm::Bytes).expect("frames were counted");
+            let bytes = self.target.frames_mut().bytes_mut(frame);
+            put_owners(bytes, owners);
+            crate::block::seal(bytes, Kind::Summary, segment, sequence, self.id);
+            frames.push(frame);
+        }
+        self.statistics.summaries += frames.len() as u64;
+        self.segments.heads[log as usize].as_mut().expect("it was just there").run.append(&mut frames);
+        self.submit_run(log);
+        self.segments.fill(log);
+    }
+
+    /// Hands the last blocks of a log to the drive.
+    pub(crate) fn submit_run(&mut self, log: Log) {
+        let Some(head) = self.segments.heads[log as usize].as_mut() else { return };
+        if head.run.is_empty() {
+            return;
+        }
+        let frames = std::mem::take(&mut head.run);
+        let mut first = u64::from(head.segment * self.segments.shape.segment_blocks + head.submitted);
+        head.submitted += frames.len() as u32;
+        let mut rest = &frames[..];
+        while !rest.is_empty() {
+            let (now, behind) = rest.split_at(rest.len().min(TRANSACTION_BLOCKS_MAX));
+            let request = Request::Write { first, frames: now, durability: Durability::Volatile, handle: Handle::NONE };
+            if !self.start(Io::Write, request) {
+                self.fail("the drive does not take what is written in order");
+                rest.iter().for_each(|frame| self.target.frames_mut().release(*frame));
+                return;
+            }
+            (first, rest) = (first + now.len() as u64, behind);
+        }
+    }
+
+    pub(crate) fn submit_runs(&mut self) {
+        Log::ALL.into_iter().for_each(|log| self.submit_run(log));
+    }
+
+    /// What has ended.
+    fn end(&mut self, io: Io, is_fine: bool) {
+        match io {
+            Io::Load { key, frame, address } => {
+                self.segments.count_read(address, false);
+                self.loaded(key, frame, address, is_fine);
+                self.target.frames_mut().release(frame);
+            }
+            Io::Read { ticket, address, blocks } => {
+                (0..blocks).for_each(|block| self.segments.count_read(address + block, false));
+                self.read_ended(ticket, is_fine);
+            }
+            Io::Clean { address } => {
+                self.segments.count_read(address, false);
+                self.clean_read_ended(address, is_fine);
+            }
+            Io::Write if !is_fine => self.fail("a write to the drive failed"),
+            Io::Write => {}
+            Io::Flush { number } => self.flushed(number, is_fine),
+            Io::Trim if !is_fine => self.fail("a segment could not be trimmed"),
+            Io::Trim => {}
+        }
+    }
+
+    fn loaded(&mut self, key: Key, frame: Frame, address: u32, is_fine: bool) {
+        if !self.cache.is_loading(key, address) {
+            return;
+        }
+        if let Key::Page(inode, _) = key
+            && !matches!(self.cache.slot(inode), Some(Slot::Here(_)))
+        {
+            // What the file is decides what its blocks have to be: it is read again with its file.
+            return self.cache.forget(key);
+        }
+        let bytes = self.target.frames().bytes(frame);
+        let is_it = is_fine
+            && match key {
+                Key::Node(node) => {
+                    look(bytes).is_ok_and(|seen| seen.kind.is_node() && seen.identity == node && seen.volume == self.id)
+                }
+                Key::Map(index) => verify(bytes, Kind::NodeMap, index, self.id).is_ok(),
+                Key::Page(inode, _) if fields(&self.cache.node(inode).bytes).is_directory() => {
+                    verify(bytes, Kind::Names, inode, self.id).is_ok() && names::is_sound(crate::directory::area(bytes))
+                }
+                Key::Page(..) => true,
+            };
+        if !is_it {
+            self.cache.fail(key);
+            return;
+        }
+        let copy: Box<Bytes> = Box::new(*bytes);
+        match key {
+            Key::Node(node) => {
+                let kind = look(bytes).expect("it was just looked at").kind;
+                let is_sound = kind != Kind::Inode || is_sound_inode(&copy);
+                match is_sound {
+                    true => self.cache.put_node(node, copy, kind, address),
+                    false => self.cache.fail(key),
+                }
+            }
+            Key::Map(index) => self.cache.put_map(index, copy),
+            Key::Page(inode, index) => self.cache.put_page((inode, index), copy, false),
+        }
+    }
+
+    /// Takes completions. Returns whether there was one.
+    pub(crate) fn take_completions(&mut self) -> bool {
+        let mut done = std::mem::take(&mut self.done);
+        self.target.poll(self.now, &mut done);
+        let has_ended = !done.is_empty();
+        for Done { tag, result, .. } in done.drain(..) {
+            let io = self.io.remove(&tag).expect("a request that ends was begun");
+            self.end(io, result.is_ok());
+        }
+        self.done = done;
+        has_ended
+    }
+
+    /// The state in one line, for messages about what should never happen.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!(
+            "{} segments free, {} trimmed, {} blocks valid and {} promised of {}, {} dirty, {} doomed, {} requests under way, {:?}, {:?}",
+            self.segments.free(),
+            self.segments.trimmed(),
+            self.segments.valid(),
+            self.promised,
+            self.segments.shape.blocks_max(),
+            self.cache.dirty(),
+            self.doomed.len(),
+            self.io.len(),
+            self.syncing,
+            self.cleaning,
+        )
+    }
+
+    pub(crate) fn attempt_once(&mut self, ticket: Ticket, operation: &Operation<'_>) -> Step<Reply> {
+        self.submit_runs();
+        match *operation {
+            Operation::Lookup { parent, name } => self.lookup(parent, name),
+            Operation::Attributes { inode } => {
+                let fields = self.pin_inode(inode)?;
+                Ok(Reply::Attributes(fields.attributes(inode)))
+            }
+            Operation::SetAttributes { inode, changes } => self.set_attributes(inode, &changes),
+            Operation::ReadLink { inode } => self.read_link(inode),
+            Operation::Make { parent, name, file } => self.make_file(parent, name, &file),
+            Operation::Symlink { parent, name, target, uid, gid } => self.make_link(parent, name, target, uid, gid),
+            Operation::Link { inode, parent, name } => self.link(inode, parent, name),
+            Operation::Unlink { parent, name } => self.unlink(parent, name),
+            Operation::RemoveDirectory { parent, name } => self.remove_directory(parent, name),
+            Operation::Rename { from, from_name, to, to_name, how } => self.rename(from, from_name, to, to_name, how),
+            Operation::Read { inode, offset, bytes } => self.read(ticket, inode, offset, bytes),
+            Operation::Write { inode, offset, data } => self.write(inode, offset, data),
+            Operation::Allocate { inode, offset, bytes, how } => self.allocate(inode, offset, bytes, how),
+            Operation::Seek { inode, offset, target } => self.seek(inode, offset, target),
+            Operation::ReadDirectory { inode, after, entries, with_attributes } => {
+                self.read_directory(inode, after, entries, with_attributes)
+            }
+            Operation::GetXattr { inode, name } => self.get_xattr(inode, name),
+            Operation::SetXattr { inode, name, value, how } => self.set_xattr(inode, name, value, how),
+            Operation::ListXattr { inode } => self.list_xattrs(inode),
+            Operation::RemoveXattr { inode, name } => self.remove_xattr(inode, name),
+            Operation::Sync => self.sync(ticket),
+            Operation::Room => Ok(Reply::Room(self.room())),
+        }
+    }
+}
+
+/// Blocks of a log that are handed to the drive at once.
+const RUN_MAX: usize = 64;
+
+/// Whether the node of a file is possible, as far as itself goes.
+fn is_sound_inode(bytes: &Bytes) -> bool {
+    let fields = fields(bytes);
+    let Some(kind) = fields.kind() else { return false };
+    let size = fields.size.get();
+    match kind {
+        FileKind::Directory if fields.is_inline() => names::is_sound(crate::inode::inline(bytes)),
+        FileKind::Directory => usize::from(fields.levels) <= crate::directory::LEVELS_MAX,
+        _ if fields.is_inline() => size <= crate::inode::INLINE_BYTES as u64,
+        FileKind::Symlink => size <= crate::operation::LINK_BYTES_MAX as u64,
+        _ => size <= crate::tree::BLOCKS_MAX * 4096,
+    }
+}

@@ -1,0 +1,184 @@
+//! What everybody expects of a file system.
+
+use crate::host::Host;
+use openftl_alfs::{Changes, FileKind, FileSystem, Inode, Operation, Refusal, RenameHow, Reply};
+
+fn bytes(seed: usize, count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at * 31 + at / 251 + seed * 7) as u8).collect()
+}
+
+#[test]
+fn files_are_there_after_a_mount_and_after_a_crash_if_synced() {
+    let mut host = Host::new(80, 1);
+    let folder = host.make(Inode::ROOT, "folder", FileKind::Directory);
+    let small = host.make(folder, "small", FileKind::Regular);
+    host.write(small, 0, b"hello");
+    let large = host.make(folder, "large", FileKind::Regular);
+    host.write(large, 3, &bytes(1, 300_000));
+    host.mount_again();
+    assert_eq!(host.names(Inode::ROOT), [".", "..", "folder"]);
+    assert_eq!(host.lookup(folder, "small"), Ok(small));
+    assert_eq!(host.read(small, 0, 100), b"hello");
+    assert_eq!(host.read(large, 3, 1_000_000), bytes(1, 300_000));
+    host.write(small, 5, b", world");
+    host.sync();
+    let lost = host.make(folder, "lost", FileKind::Regular);
+    host.write(lost, 0, b"gone");
+    host.forget_and_mount();
+    assert_eq!(host.read(small, 0, 100), b"hello, world");
+    assert_eq!(host.lookup(folder, "lost"), Err(Refusal::NotFound));
+}
+
+#[test]
+fn many_names_come_and_go() {
+    let mut host = Host::new(200, 2);
+    let folder = host.make(Inode::ROOT, "folder", FileKind::Directory);
+    let mut inodes = Vec::new();
+    for number in 0..1500 {
+        inodes.push(host.make(folder, &format!("a name that is number {number}"), FileKind::Regular));
+    }
+    let mut names = host.names(folder);
+    assert_eq!(names.len(), 1502);
+    host.mount_again();
+    names.sort();
+    let mut again = host.names(folder);
+    again.sort();
+    assert_eq!(names, again);
+    for (number, inode) in (0..1500).zip(&inodes) {
+        assert_eq!(host.lookup(folder, &format!("a name that is number {number}")), Ok(*inode));
+    }
+    let not_empty = host.run(&Operation::RemoveDirectory { parent: Inode::ROOT, name: b"folder" });
+    assert_eq!(not_empty, Err(Refusal::NotEmpty));
+    for number in 0..1500 {
+        let name = format!("a name that is number {number}");
+        assert_eq!(host.run(&Operation::Unlink { parent: folder, name: name.as_bytes() }), Ok(Reply::Done));
+    }
+    assert_eq!(host.run(&Operation::RemoveDirectory { parent: Inode::ROOT, name: b"folder" }), Ok(Reply::Done));
+    host.rest(10_000);
+    host.sync();
+    let Ok(Reply::Room(room)) = host.run(&Operation::Room) else { panic!() };
+    assert_eq!(room.blocks - room.free, 1, "the root is all that is left");
+}
+
+#[test]
+fn large_and_sparse_files_shrink_and_go() {
+    let mut host = Host::new(300, 4);
+    let file = host.make(Inode::ROOT, "file", FileKind::Regular);
+    let offsets = [0, 979 * 4096 - 100, 2_000_000_000, 9_000_000_000, 4_000_000_000_000];
+    for (seed, offset) in offsets.into_iter().enumerate() {
+        host.write(file, offset, &bytes(seed, 10_000));
+    }
+    host.mount_again();
+    for (seed, offset) in offsets.into_iter().enumerate() {
+        assert_eq!(host.read(file, offset, 10_000), bytes(seed, 10_000), "{offset}");
+    }
+    assert_eq!(host.read(file, 1_000_000_000, 5000), vec![0; 5000]);
+    let shrink = |host: &mut Host, size| {
+        let changes = Changes { size: Some(size), ..Changes::default() };
+        host.attributes(&Operation::SetAttributes { inode: file, changes })
+    };
+    shrink(&mut host, 2_000_005_000);
+    shrink(&mut host, 20_000_000_000);
+    assert_eq!(host.read(file, 2_000_000_000, 10_000), [bytes(2, 10_000)[..5000].to_vec(), vec![0; 5000]].concat());
+    assert_eq!(host.read(file, 9_000_000_000, 10_000), vec![0; 10_000]);
+    let attributes = shrink(&mut host, 7000);
+    host.rest(10_000);
+    let after = host.attributes(&Operation::Attributes { inode: file });
+    assert!(after.blocks < attributes.blocks);
+    assert_eq!((after.blocks, after.size), (3, 7000));
+    assert_eq!(host.run(&Operation::Unlink { parent: Inode::ROOT, name: b"file" }), Ok(Reply::Done));
+    host.rest(10_000);
+    host.sync();
+    let Ok(Reply::Room(room)) = host.run(&Operation::Room) else { panic!() };
+    assert_eq!(room.blocks - room.free, 1);
+}
+
+#[test]
+fn a_full_file_system_deletes_and_is_written_over_and_over() {
+    let mut host = Host::new(80, 1);
+    let mut files = Vec::new();
+    let last = loop {
+        let name = format!("file {}", files.len());
+        let made = Operation::Make {
+            parent: Inode::ROOT,
+            name: name.as_bytes(),
+            file: openftl_alfs::NewFile { kind: FileKind::Regular, mode: 0o600, uid: 0, gid: 0, device: 0 },
+        };
+        let inode = match host.run(&made) {
+            Ok(Reply::Attributes(attributes)) => attributes.inode,
+            Err(refusal) => break refusal,
+            other => panic!("{other:?}"),
+        };
+        files.push(inode);
+        let data = bytes(files.len(), 40_000);
+        match host.run(&Operation::Write { inode, offset: 0, data: &data }) {
+            Ok(Reply::Done) => {}
+            Err(refusal) => break refusal,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(last, Refusal::NoRoom);
+    assert!(files.len() > 100, "{}", files.len());
+    let full = files.len() - 1;
+    for round in 0..20 {
+        for (at, inode) in files[..full].iter().enumerate() {
+            if (at + round) % 3 == 0 {
+                let data = bytes(at + 1, 40_000);
+                assert_eq!(host.run(&Operation::Write { inode: *inode, offset: 0, data: &data }), Ok(Reply::Done));
+            }
+        }
+        host.sync();
+    }
+    assert!(host.volume().statistics().segments_cleaned > 100);
+    for (at, inode) in files[..full].iter().enumerate() {
+        assert_eq!(host.read(*inode, 0, 50_000), bytes(at + 1, 40_000), "file {at}");
+    }
+    for at in 0..full {
+        let name = format!("file {at}");
+        assert_eq!(host.run(&Operation::Unlink { parent: Inode::ROOT, name: name.as_bytes() }), Ok(Reply::Done));
+    }
+    host.mount_again();
+    assert_eq!(host.names(Inode::ROOT).len(), 3);
+}
+
+#[test]
+fn a_file_without_a_name_stays_as_long_as_somebody_holds_it() {
+    let mut host = Host::new(80, 1);
+    let file = host.make(Inode::ROOT, "file", FileKind::Regular);
+    host.write(file, 0, &bytes(3, 20_000));
+    host.volume().hold(file, 2);
+    assert_eq!(host.run(&Operation::Unlink { parent: Inode::ROOT, name: b"file" }), Ok(Reply::Done));
+    host.sync();
+    host.rest(10_000);
+    assert_eq!(host.read(file, 0, 20_000), bytes(3, 20_000));
+    assert!(host.volume().release(file, 2));
+    host.rest(10_000);
+    assert_eq!(host.run(&Operation::Attributes { inode: file }), Err(Refusal::Stale));
+    let file = host.make(Inode::ROOT, "file", FileKind::Regular);
+    host.volume().hold(file, 1);
+    assert_eq!(host.run(&Operation::Unlink { parent: Inode::ROOT, name: b"file" }), Ok(Reply::Done));
+    host.sync();
+    host.forget_and_mount();
+    host.rest(10_000);
+    assert_eq!(host.run(&Operation::Attributes { inode: file }), Err(Refusal::Stale));
+}
+
+#[test]
+fn folders_move_but_not_below_themselves() {
+    let mut host = Host::new(80, 1);
+    let a = host.make(Inode::ROOT, "a", FileKind::Directory);
+    let b = host.make(a, "b", FileKind::Directory);
+    let c = host.make(b, "c", FileKind::Directory);
+    let rename = |host: &mut Host, from, from_name: &str, to, to_name: &str, how| {
+        let (from_name, to_name) = (from_name.as_bytes(), to_name.as_bytes());
+        host.run(&Operation::Rename { from, from_name, to, to_name, how })
+    };
+    assert_eq!(rename(&mut host, Inode::ROOT, "a", c, "x", RenameHow::Replace), Err(Refusal::Invalid));
+    assert_eq!(rename(&mut host, a, "b", Inode::ROOT, "b", RenameHow::NoReplace), Ok(Reply::Done));
+    assert_eq!(rename(&mut host, Inode::ROOT, "a", c, "x", RenameHow::Replace), Ok(Reply::Done));
+    assert_eq!(host.attributes(&Operation::Attributes { inode: Inode::ROOT }).links, 3);
+    assert_eq!(host.attributes(&Operation::Attributes { inode: c }).links, 3);
+    assert_eq!(host.attributes(&Operation::Lookup { parent: a, name: b".." }).inode, c);
+    host.mount_again();
+    assert_eq!(host.lookup(c, "x"), Ok(a));
+}
