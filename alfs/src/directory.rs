@@ -204,6 +204,17 @@ impl<T: SegmentTarget> Volume<T> {
         entries: usize,
         with_attributes: bool,
     ) -> Step<Reply> {
+        let mut found = self.names_after(folder, after, entries)?;
+        if with_attributes {
+            self.add_attributes(&mut found)?;
+        }
+        let fields = *self.fields(folder);
+        self.access(folder, &fields);
+        Ok(Reply::Entries(found))
+    }
+
+    /// Names of a folder behind that with cookie `after`, up to `entries` of them.
+    pub(crate) fn names_after(&mut self, folder: Inode, after: u64, entries: usize) -> Step<Vec<Entry>> {
         let fields = self.pin_directory(folder)?;
         let mut found = Vec::new();
         let dots = [(DOT, &b"."[..], folder), (DOT_DOT, b"..", Inode(fields.parent.get()))];
@@ -237,11 +248,7 @@ impl<T: SegmentTarget> Volume<T> {
             (block, at) = (block + 1, 0);
         }
         found.truncate(entries);
-        if with_attributes {
-            self.add_attributes(&mut found)?;
-        }
-        let accessed = self.access(folder, &fields);
-        accessed.map(|()| Reply::Entries(found))
+        Ok(found)
     }
 
     /// Loads the files with these names, all at once, and adds their attributes.

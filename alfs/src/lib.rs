@@ -43,6 +43,7 @@
 //! | [`record`] | a record |
 //! | `syncing` | everything becomes durable |
 //! | `cleaning` | segments are emptied |
+//! | `checking` | a volume is verified |
 //! | `reaping` | what was deleted is freed |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -50,6 +51,7 @@
 
 pub mod block;
 pub mod cache;
+mod checking;
 mod cleaning;
 pub mod directory;
 pub mod inode;
@@ -69,6 +71,7 @@ pub mod volume;
 mod writing;
 mod xattrs;
 
+pub use checking::CheckReport;
 pub use mounting::MountError;
 pub use operation::{
     AllocateHow, Attributes, Changes, Data, Entry, FileKind, FileSystem, FileTime, Inode, NewFile, Operation, Refusal,

@@ -51,7 +51,7 @@ impl<T: SegmentTarget> Volume<T> {
             self.target.frames_mut().bytes_mut(frame)[..contents.len()].copy_from_slice(contents);
             reading.blocks.push(Some(frame));
             self.reads.insert(ticket, reading);
-            self.access(inode, &fields)?;
+            self.access(inode, &fields);
             return Ok(Reply::Data(Data { ticket, bytes: bytes as u32 }));
         }
         let (first, last) = (offset / BLOCK, (offset + bytes - 1) / BLOCK);
@@ -94,7 +94,7 @@ impl<T: SegmentTarget> Volume<T> {
                 self.read_ended(ticket, false);
             }
         }
-        self.access(inode, &fields)?;
+        self.access(inode, &fields);
         self.read(ticket, inode, offset, bytes as u32)
     }
 
@@ -131,7 +131,7 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     /// A file has been read. That is worth a change only now and then.
-    pub(crate) fn access(&mut self, inode: Inode, fields: &Fields) -> Step<()> {
+    pub(crate) fn access(&mut self, inode: Inode, fields: &Fields) {
         let (now, accessed) = (self.time_of_day, FileTime::from(fields.accessed));
         let is_old = now.seconds - accessed.seconds >= ACCESS_SECONDS;
         let is_news = accessed <= fields.modified.into() || accessed <= fields.changed.into() || is_old;
@@ -139,7 +139,6 @@ impl<T: SegmentTarget> Volume<T> {
             self.fields_mut(inode).accessed = now.into();
             self.changed();
         }
-        Ok(())
     }
 
     pub(crate) fn seek(&mut self, inode: Inode, offset: u64, target: SeekFor) -> Step<Reply> {

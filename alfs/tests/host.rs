@@ -151,8 +151,16 @@ impl Host {
         }
     }
 
+    /// Everything agrees.
+    pub fn check(&mut self) {
+        let volume = self.volume.as_mut().unwrap();
+        let report = volume.check(&mut self.clock, &mut |_, _| ()).unwrap();
+        assert!(report.is_sound(), "{report:#?}");
+    }
+
     /// Unmounts, and mounts again.
     pub fn mount_again(&mut self) {
+        self.check();
         let volume = self.volume.take().unwrap();
         let drive = volume.unmount(&mut self.clock).map_err(|(_, error)| error).unwrap();
         self.mount(drive).unwrap();
@@ -167,6 +175,7 @@ impl Host {
     pub fn mount(&mut self, drive: Drive) -> Result<(), MountError> {
         let volume = Volume::mount(drive, Options::default(), &mut self.clock).map_err(|(_, error)| error)?;
         self.volume = Some(volume);
+        self.check();
         Ok(())
     }
 }
