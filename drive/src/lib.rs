@@ -11,6 +11,7 @@
 //! | [`page_store`] | the same, open, for any number of threads |
 //! | [`value_drive`] | a key-value drive from its description |
 //! | [`value_store`] | the same, open: each request is waited for |
+//! | [`segment_drive`] | a drive of segments that is kept in a file |
 //! | [`new_file`] | a file that is there whole or not at all |
 //! | [`small_file`] | a file that is read as a whole, if it is no drive |
 //! | [`plugin`] | the plugin that puts files of RocksDB on table drives |
@@ -25,6 +26,7 @@ pub mod new_file;
 pub mod page_drive;
 pub mod page_store;
 pub mod plugin;
+pub mod segment_drive;
 pub mod small_file;
 pub mod table_drive;
 pub mod value_drive;

@@ -1,5 +1,6 @@
 //! The words of the command line; those of each command have a file of their own.
 
+pub mod alfs;
 mod bench;
 mod check;
 mod compare;
@@ -90,6 +91,8 @@ pub enum Command {
     Pages(pages::Pages),
     /// Puts, gets, deletes and lists keys of a key-value drive, or measures one.
     Kv(kv::Kv),
+    /// Makes, mounts and verifies a log-structured file system on a drive of segments.
+    Alfs(alfs::Alfs),
     /// Lists the NAND devices that drives can be made of.
     Profiles(Profiles),
     /// Makes an experiment of a paper again and says whether its findings hold.
@@ -164,6 +167,9 @@ mod tests {
             "openftl explain WAF",
             "openftl completions zsh",
             "openftl man pages",
+            "openftl alfs mkfs disk.oftl",
+            "openftl alfs mount disk.oftl /mnt --run ls",
+            "openftl alfs fsck disk.oftl --json",
             "openftl explain effective over-provisioning",
             "openftl explore",
             "openftl bench --workload zipf:1.2,reads=30% --warm-up auto",

@@ -24,19 +24,28 @@ pub struct Companion {
 impl Companion {
     /// Starts `command` in a shell. Its end asks the server to stop.
     pub fn start(command: &str, ready: &Ready, stop: &Stop) -> Result<Companion, Failure> {
+        let stop = stop.clone();
+        Companion::start_with(command, ready.environment(), move || stop.request())
+    }
+
+    /// Starts `command` in a shell with these variables. `ended` is called at its end.
+    pub fn start_with<'a>(
+        command: &str,
+        environment: impl Iterator<Item = (&'static str, &'a String)>,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Companion, Failure> {
         let failed = |error: io::Error| Failure::failed(format_args!("--run {command}: {error}"));
         let mut shell = Command::new("sh");
-        shell.args(["-c", command]).envs(ready.environment()).stdin(Stdio::inherit());
+        shell.args(["-c", command]).envs(environment).stdin(Stdio::inherit());
         // They tell of this process, and not of that one.
         for variable in passed::VARIABLES.into_iter().chain([notify::VARIABLE]) {
             shell.env_remove(variable);
         }
         let mut child = shell.spawn().map_err(failed)?;
         let process = Pid::from_child(&child);
-        let stop = stop.clone();
         let waiting = std::thread::Builder::new().name("run".to_owned()).spawn(move || {
             let status = child.wait();
-            stop.request();
+            ended();
             status
         });
         Ok(Companion { command: command.to_owned(), process, waiting: waiting.map_err(failed)? })

@@ -1,8 +1,9 @@
 //! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `compare`, `sweep`, `inspect`, `check`,
-//! `files`, `pages`, `kv`, `profiles`, `reproduce`, `explore`, `explain`, `completions`, `man`.
+//! `files`, `pages`, `kv`, `alfs`, `profiles`, `reproduce`, `explore`, `explain`, `completions`, `man`.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
 
+mod alfs;
 mod assembly;
 mod bench;
 mod block_command;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Files(arguments) => files::run(&arguments),
+        Command::Alfs(arguments) => alfs::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments),
         Command::Kv(arguments) => kv::run(&arguments),
         Command::Profiles(arguments) => profiles::run(&arguments),

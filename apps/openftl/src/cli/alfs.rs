@@ -1,0 +1,100 @@
+//! The words of `openftl alfs`.
+
+use super::number::whole;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+const ALFS_EXAMPLES: &str = "\
+Examples:
+  openftl create amf.oftl --drive drives/amf.toml
+  openftl alfs mkfs amf.oftl
+  openftl alfs mount amf.oftl /mnt
+  openftl alfs mount amf.oftl /mnt --run 'cp -r src /mnt && df -h /mnt'
+  openftl alfs fsck amf.oftl
+  openftl alfs stat amf.oftl --json
+
+ALFS is a log-structured file system that manages its own flash: the drive below has append-only segments and moves nothing
+(Application-Managed Flash). After a power cut it is as it was at one moment, not before the last fsync that ended.";
+
+#[derive(Args, Debug)]
+#[command(after_help = ALFS_EXAMPLES)]
+pub struct Alfs {
+    #[command(subcommand)]
+    pub command: AlfsCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum AlfsCommand {
+    /// Makes an empty file system on a drive of segments.
+    Mkfs(AlfsMkfs),
+    /// Mounts the file system, and serves it until it is unmounted or told to stop (SIGTERM, Ctrl-C).
+    Mount(AlfsMount),
+    /// Verifies everything: each node is read, and nodes, names and segments have to agree. Changes nothing.
+    Fsck(AlfsFsck),
+    /// Shows room, files and segments.
+    Stat(AlfsStat),
+    /// Shows each segment: its state, its log, and how much of it is of use.
+    Dump(AlfsDump),
+}
+
+#[derive(Args, Debug)]
+pub struct AlfsMkfs {
+    /// A drive of segments, made by `openftl create`.
+    #[arg(value_name = "DRIVE")]
+    pub drive: PathBuf,
+    /// Replaces a file system that is there.
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct AlfsMount {
+    /// The drive that has the file system.
+    #[arg(value_name = "DRIVE")]
+    pub drive: PathBuf,
+    /// Where it appears.
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
+    /// Writes nothing to the drive.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Other users may use it, too.
+    #[arg(long)]
+    pub allow_other: bool,
+    /// So many requests are under way at a time.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole::<u16>(1, 64))]
+    pub threads: u16,
+    /// Runs CMD in a shell when the file system is mounted, with its folder in OPENFTL_FOLDER; ends with it, and with its status.
+    #[arg(long, value_name = "CMD")]
+    pub run: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct AlfsFsck {
+    /// The drive that has the file system.
+    #[arg(value_name = "DRIVE")]
+    pub drive: PathBuf,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct AlfsStat {
+    /// The drive that has the file system.
+    #[arg(value_name = "DRIVE")]
+    pub drive: PathBuf,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct AlfsDump {
+    /// The drive that has the file system.
+    #[arg(value_name = "DRIVE")]
+    pub drive: PathBuf,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
