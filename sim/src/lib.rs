@@ -20,6 +20,7 @@
 //! | [`table_world`] | the same with tables beside the log area |
 //! | [`zone_world`], [`zone_model`] | a zoned drive and its host, and what that may find |
 //! | [`page_world`] | the same with a store of pages |
+//! | [`file_model`], [`mod@portrait`] | the reference model of a file system, and all of any file system as one number |
 //! | `block_host`, `table_host`, `zone_host`, `zone_requests` | what their hosts do |
 //! | [`zone_crash_points`] | every state that a power cut can leave of such a drive |
 //! | [`mod@rig`] | a drive with its device and its clock, whatever it is for |
@@ -43,10 +44,14 @@ pub mod drive;
 pub mod explore;
 pub mod fate;
 pub mod fault;
+mod file_bytes;
+pub mod file_model;
+mod file_refusals;
 pub mod history;
 pub mod liveness;
 pub mod page_world;
 pub mod played;
+pub mod portrait;
 pub mod rig;
 pub mod shrink;
 pub mod stage;
@@ -65,6 +70,9 @@ pub mod zone_world;
 pub use caught::Failure;
 pub use explore::{Explored, Tally, explore, explore_in};
 pub use fault::FaultKind;
+pub use file_bytes::FileBytes;
+pub use file_model::{FileLimits, FileModel};
+pub use portrait::Portrait;
 pub use shrink::{Shrunk, shrink};
 pub use swarm::{Drives, Run};
 pub use table_world::TableWorld;
