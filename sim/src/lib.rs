@@ -20,6 +20,9 @@
 //! | [`table_world`] | the same with tables beside the log area |
 //! | [`zone_world`], [`zone_model`] | a zoned drive and its host, and what that may find |
 //! | [`page_world`] | the same with a store of pages |
+//! | [`file_model`], [`mod@portrait`] | the reference model of a file system, and all of any file system as one number |
+//! | [`file_steps`], [`file_world`] | what is asked of a file system, and one in lock step with the model |
+//! | [`file_crash_points`] | every state that a power cut can leave of a file system on segments |
 //! | `block_host`, `table_host`, `zone_host`, `zone_requests` | what their hosts do |
 //! | [`zone_crash_points`] | every state that a power cut can leave of such a drive |
 //! | [`mod@rig`] | a drive with its device and its clock, whatever it is for |
@@ -43,10 +46,18 @@ pub mod drive;
 pub mod explore;
 pub mod fate;
 pub mod fault;
+mod file_bytes;
+pub mod file_crash_points;
+pub mod file_model;
+mod file_refusals;
+mod file_replies;
+pub mod file_steps;
+pub mod file_world;
 pub mod history;
 pub mod liveness;
 pub mod page_world;
 pub mod played;
+pub mod portrait;
 pub mod rig;
 pub mod shrink;
 pub mod stage;
@@ -65,6 +76,12 @@ pub mod zone_world;
 pub use caught::Failure;
 pub use explore::{Explored, Tally, explore, explore_in};
 pub use fault::FaultKind;
+pub use file_bytes::FileBytes;
+pub use file_crash_points::{FileCrashPoints, FileStage, Mounts};
+pub use file_model::{FileLimits, FileModel};
+pub use file_steps::{FileAct, FileStep, FileSteps, FileWeights};
+pub use file_world::FileWorld;
+pub use portrait::Portrait;
 pub use shrink::{Shrunk, shrink};
 pub use swarm::{Drives, Run};
 pub use table_world::TableWorld;

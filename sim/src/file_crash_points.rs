@@ -1,0 +1,320 @@
+//! Every state in which a power cut can leave a file system on a drive of segments, mounted again and judged.
+//!
+//! ```text
+//!   step ─▶ file world ─▶ file system ─▶ segments ─▶ wire ─▶ device
+//!                │                                     │ each state that a cut could leave
+//!              states since the last sync              ▼
+//!                └────────────────▶ one of them? ◀─ portrait ◀─ mounted ◀─ opened
+//! ```
+//!
+//! A file system under test is plugged in by [`Mounts`].
+
+use crate::caught::caught;
+use crate::file_steps::{Asked, FileStep, FileSteps, FileWeights};
+use crate::file_world::{FileWorld, State, States, verdict};
+use crate::liveness::{Deadline, Patience};
+use crate::portrait::Portrait;
+use crate::rig::Rig;
+use crate::wire::{CrashPoint, Wire};
+use openftl_alfs::FileSystem;
+use openftl_alfs::operation::Operation;
+use openftl_core::Clock;
+use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_parts::{Access, Config};
+use openftl_segments::SegmentFtl;
+use openftl_zones::{ZoneConfig, ZoneFtl};
+use rustc_hash::FxHashMap;
+use std::fmt;
+use std::rc::Rc;
+
+/// A drive of segments on a wire.
+pub type SegmentDrive = SegmentFtl<Box<ZoneFtl<Wire>>>;
+
+/// How a file system comes onto a drive and off it. The power is cut by dropping the volume with its drive.
+pub trait Mounts {
+    /// A mounted file system, which has its drive.
+    type Volume: FileSystem;
+
+    /// A new, empty file system. It is durable.
+    ///
+    /// # Errors
+    /// If there can be none.
+    fn make(&self, drive: SegmentDrive, clock: &mut dyn Clock) -> Result<Self::Volume, String>;
+
+    /// The file system that is there.
+    ///
+    /// # Errors
+    /// If there is none that can be used.
+    fn mount(&self, drive: SegmentDrive, clock: &mut dyn Clock) -> Result<Self::Volume, String>;
+
+    /// Ends its use. All that is over is durable then, and the drive has nothing under way.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    fn unmount(&self, volume: Self::Volume, clock: &mut dyn Clock) -> Result<SegmentDrive, String>;
+}
+
+/// A file system with its drive and its device.
+pub struct FileStage<M: Mounts> {
+    mounts: Rc<M>,
+    rig: Rig<SegmentDrive>,
+    world: Option<FileWorld<M::Volume>>,
+    crash_points: Vec<(CrashPoint, Rc<States>)>,
+}
+
+impl<M: Mounts> FileStage<M> {
+    /// A new file system on a new drive; `chunks` as for [`EmulatedDevice::new`].
+    ///
+    /// # Errors
+    /// If there can be no such drive, or no file system on it.
+    pub fn new(
+        mounts: M,
+        profile: Profile,
+        config: Config,
+        segments: ZoneConfig,
+        chunks: u32,
+        seed: u64,
+    ) -> Result<FileStage<M>, String> {
+        let device = EmulatedDevice::new(profile, chunks, Store::Ram, Timing::Modelled, seed);
+        let device = device.map_err(|error| error.to_string())?;
+        let rig = Rig::try_new(device, config, segments, segments.limits.into(), seed);
+        let rig = rig.map_err(|error| error.to_string())?;
+        let mut stage = FileStage { mounts: Rc::new(mounts), rig, world: None, crash_points: Vec::new() };
+        let (patience, drive) = stage.drive();
+        let mut deadline = Deadline::new(&mut stage.rig.clock, patience, "a file system is made".to_owned());
+        let volume = stage.mounts.make(drive, &mut deadline)?;
+        stage.world = Some(FileWorld::new(volume, stage.rig.clock, patience)?);
+        Ok(stage)
+    }
+
+    /// Takes the drive from its rig.
+    fn drive(&mut self) -> (Patience, SegmentDrive) {
+        let patience = Patience::with(&self.rig.device());
+        (patience, self.rig.ftl.take().expect("the drive is open"))
+    }
+
+    /// The mounted file system and its model.
+    ///
+    /// # Panics
+    /// If it is not mounted.
+    pub fn world(&mut self) -> &mut FileWorld<M::Volume> {
+        self.world.as_mut().expect("it is mounted")
+    }
+
+    /// The device and its wire.
+    #[must_use]
+    pub fn wire(&self) -> &Wire {
+        &self.rig.wire
+    }
+
+    /// Does what a step says, and notes the states that a power cut could have left meanwhile, if the wire is watched.
+    ///
+    /// # Errors
+    /// How the file system differs from the model.
+    pub fn step(&mut self, step: &FileStep) -> Result<(), String> {
+        let before = self.world().states().to_vec();
+        self.world().step(step)?;
+        self.note(before);
+        Ok(())
+    }
+
+    /// Crash points found since the last call: they may leave what could be left before, and what has happened since.
+    fn note(&mut self, before: Vec<Rc<State>>) {
+        let last = before.last().expect("there is a state").number;
+        let states = self.world().states();
+        let since = states.iter().filter(|state| state.number > last).cloned();
+        let during: Rc<States> = before.iter().cloned().chain(since).collect();
+        let now: Rc<States> = states.into();
+        let found = self.rig.wire.crash_points();
+        self.crash_points.extend(found.into_iter().map(|crash_point| (crash_point, during.clone())));
+        // Looked at once more: a sync that is over now promises more.
+        self.rig.wire.look();
+        let found = self.rig.wire.crash_points();
+        self.crash_points.extend(found.into_iter().map(|crash_point| (crash_point, now.clone())));
+    }
+
+    /// The crash points found since the last call, each with the states that it may leave.
+    pub fn take_crash_points(&mut self) -> Vec<(CrashPoint, Rc<States>)> {
+        std::mem::take(&mut self.crash_points)
+    }
+
+    /// Opens the drive and mounts what is there, which is to be in one of these states.
+    fn mount(&mut self, states: &States) -> Result<Portrait, String> {
+        if self.rig.ftl.is_none() {
+            self.rig.open(Access::ReadWrite).map_err(|error| format!("the drive does not open: {error}"))?;
+        }
+        let (patience, drive) = self.drive();
+        let mut deadline = Deadline::new(&mut self.rig.clock, patience, "a file system is mounted".to_owned());
+        let volume = self.mounts.mount(drive, &mut deadline).map_err(|error| format!("it does not mount: {error}"))?;
+        let (world, portrait) = FileWorld::mounted(volume, self.rig.clock, patience, states)?;
+        self.world = Some(world);
+        Ok(portrait)
+    }
+
+    /// Unmounts the file system. Gives the only state that it may be in.
+    fn unmount(&mut self) -> Result<Rc<State>, String> {
+        let mut world = self.world.take().expect("it is mounted");
+        world.settle()?;
+        let last = world.states().last().expect("there is a state").clone();
+        self.rig.clock = world.clock;
+        let patience = Patience::with(&self.rig.device());
+        let mut deadline = Deadline::new(&mut self.rig.clock, patience, "a file system is unmounted".to_owned());
+        let drive = self.mounts.unmount(world.subject, &mut deadline);
+        self.rig.ftl = Some(drive.map_err(|error| format!("it does not unmount: {error}"))?);
+        self.rig.wait_anew();
+        Ok(last)
+    }
+
+    /// Unmounts the file system, closes the drive, opens it and mounts again: everything is there.
+    ///
+    /// # Errors
+    /// What is not.
+    pub fn remount(&mut self) -> Result<(), String> {
+        let may_be_full = self.world().may_be_full;
+        let before = self.world().states().to_vec();
+        let last = self.unmount()?;
+        self.rig.close().map_err(|reason| reason.to_string())?;
+        self.mount(&[last])?;
+        self.world().may_be_full = may_be_full;
+        self.note(before);
+        Ok(())
+    }
+
+    /// The stage after a power cut: what is there is mounted, and is in one of these states. `watches`: with the crash points of that.
+    fn after(
+        &self,
+        crash_point: CrashPoint,
+        states: &Rc<States>,
+        watches: bool,
+    ) -> Result<(FileStage<M>, Portrait), String> {
+        let rig = self.rig.with(crash_point.device, crash_point.at);
+        let mut stage = FileStage { mounts: self.mounts.clone(), rig, world: None, crash_points: Vec::new() };
+        if watches {
+            stage.rig.wire.watch();
+        }
+        let portrait = caught(|| stage.mount(states)).unwrap_or_else(|panic| Err(panic.to_string()))?;
+        let found = stage.rig.wire.crash_points();
+        stage.crash_points = found.into_iter().map(|crash_point| (crash_point, states.clone())).collect();
+        stage.rig.wire.ignore();
+        stage.world().may_be_full = self.world.as_ref().is_some_and(|world| world.may_be_full);
+        Ok((stage, portrait))
+    }
+
+    /// The file system takes operations, syncs and unmounts; `is_thorough`: and is there afterwards, on a drive that is sound.
+    fn prove(mut self, seed: u64, operations: u32, is_thorough: bool) -> Result<(), String> {
+        let mut steps = FileSteps::new(seed, FileWeights::usual());
+        for _ in 0..operations {
+            let step = steps.next(&self.world().model);
+            self.world().step(&step)?;
+        }
+        self.world().step(&FileStep::Ask(Asked { shape: Operation::Sync, name: Vec::new(), payload: Vec::new() }))?;
+        if is_thorough {
+            self.remount()?;
+        }
+        self.unmount()?;
+        if is_thorough {
+            let report = self.rig.check();
+            if !report.is_sound() {
+                return Err(format!("the drive is not sound: {:#?}", report.findings));
+            }
+        }
+        self.rig.close().map_err(|reason| reason.to_string())
+    }
+}
+
+/// The crash points of a workload so far.
+#[derive(Default)]
+pub struct FileCrashPoints {
+    /// What was found after the recovery of each state of the device.
+    known: FxHashMap<u64, Rc<Portrait>>,
+    /// Portraits by their hash, so that each is there once.
+    portraits: FxHashMap<u128, Rc<Portrait>>,
+    /// Different states that a cut left.
+    pub cuts: u64,
+    /// Different states that a cut of one of their recoveries left.
+    pub recovery_cuts: u64,
+    /// Cuts that were judged by what is known of an earlier one that left the same.
+    pub repeated: u64,
+    /// Cuts that more than one state was allowed after.
+    pub open: u64,
+}
+
+/// Of so many recoveries one is cut, everywhere.
+const RECOVERIES_CUT: u64 = 8;
+
+/// Of so many recovered file systems one is used for long, mounted again and checked.
+const RECOVERIES_THOROUGH: u64 = 10;
+
+/// Operations on a recovered file system, usually and in that case.
+const OPERATIONS: [u32; 2] = [5, 40];
+
+impl fmt::Display for FileCrashPoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FileCrashPoints { portraits, cuts, recovery_cuts, repeated, open, .. } = self;
+        let trees = portraits.len();
+        write!(
+            f,
+            "{cuts} states after a power cut, {recovery_cuts} after one during the recovery, {repeated} judged once more; {trees} different \
+             trees; {open} with a choice of trees"
+        )
+    }
+}
+
+impl FileCrashPoints {
+    /// Judges every state that a power cut could have left since the last call, and every one that a cut of its recovery could.
+    ///
+    /// # Errors
+    /// What contradicts the model, and after which cut.
+    pub fn judge<M: Mounts>(&mut self, stage: &mut FileStage<M>) -> Result<(), String> {
+        for (crash_point, states) in stage.take_crash_points() {
+            let torn = if crash_point.torn { ", torn" } else { "" };
+            let name = format!("cut after event {} at {} ns{torn}", crash_point.event, crash_point.at.0);
+            self.open += u64::from(states.len() > 1);
+            if self.judge_known(&crash_point, &states, &name)? {
+                continue;
+            }
+            self.cuts += 1;
+            let is_cut = self.cuts.is_multiple_of(RECOVERIES_CUT);
+            let is_thorough = self.cuts.is_multiple_of(RECOVERIES_THOROUGH);
+            for (crash_point, states) in self.recover(stage, crash_point, &states, &name, is_cut, is_thorough)? {
+                let name = format!("{name}, then recovery cut after event {}", crash_point.event);
+                if !self.judge_known(&crash_point, &states, &name)? {
+                    self.recovery_cuts += 1;
+                    self.recover(stage, crash_point, &states, &name, false, false)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the device was in this state before, which then was judged again.
+    fn judge_known(&mut self, crash_point: &CrashPoint, states: &States, name: &str) -> Result<bool, String> {
+        let Some(portrait) = self.known.get(&crash_point.fingerprint) else { return Ok(false) };
+        self.repeated += 1;
+        verdict(portrait, states).map_err(|error| format!("{name}: {error}"))?;
+        Ok(true)
+    }
+
+    /// Recovers and judges. Gives the crash points of the recovery, if it is to be cut.
+    fn recover<M: Mounts>(
+        &mut self,
+        stage: &FileStage<M>,
+        crash_point: CrashPoint,
+        states: &Rc<States>,
+        name: &str,
+        is_cut: bool,
+        is_thorough: bool,
+    ) -> Result<Vec<(CrashPoint, Rc<States>)>, String> {
+        let fingerprint = crash_point.fingerprint;
+        let recovered = stage.after(crash_point, states, is_cut);
+        let (mut recovered, portrait) = recovered.map_err(|error| format!("{name}: {error}"))?;
+        let portrait = self.portraits.entry(portrait.hash).or_insert_with(|| Rc::new(portrait));
+        self.known.insert(fingerprint, portrait.clone());
+        let within = recovered.take_crash_points();
+        let operations = OPERATIONS[usize::from(is_thorough)];
+        caught(|| recovered.prove(fingerprint, operations, is_thorough))
+            .unwrap_or_else(|panic| Err(panic.to_string()))
+            .map_err(|error| format!("{name}, and then: {error}"))?;
+        Ok(within)
+    }
+}
