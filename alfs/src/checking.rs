@@ -218,7 +218,10 @@ impl<T: SegmentTarget> Volume<T> {
                 into.extend(numbers);
                 walk.others.push(node);
             }
-            _ => walk.others.push(node),
+            _ => {
+                walk.others.push(node);
+                return Ok(());
+            }
         }
         addresses.retain(|address| *address != 0);
         for address in &addresses {
@@ -294,7 +297,7 @@ impl<T: SegmentTarget> Volume<T> {
             let FileSeen { kind, links, size, blocks, blocks_found, names, folders, .. } = walk.files[&inode];
             let Some(kind) = kind else {
                 if self.doomed.is_empty() {
-                    walk.report.find(format!("file {inode} is not there, and has nodes"));
+                    walk.report.find(format!("file {inode} is not there, and {blocks_found} nodes and blocks say that they are its"));
                 }
                 continue;
             };

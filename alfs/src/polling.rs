@@ -23,9 +23,11 @@ impl<T: SegmentTarget> FileSystem for Volume<T> {
         self.now = self.now.max(now);
         self.last_operation = self.now;
         self.time_of_day = clock;
+        let was_wanted = self.syncing.is_wanted;
         let result = self.attempt_once(ticket, operation);
         self.submit_runs();
-        self.is_stirred = true;
+        // What waits as it did before is no reason to look again at once.
+        self.is_stirred |= result != Err(Stop::Wait) || self.syncing.is_wanted != was_wanted;
         match result {
             Ok(reply) => {
                 self.statistics.operations += 1;

@@ -43,6 +43,7 @@ impl<T: SegmentTarget> Volume<T> {
         let mut reading = Reading { skip: (offset % BLOCK) as usize, bytes: bytes as usize, ..Reading::default() };
         if bytes == 0 {
             self.reads.insert(ticket, reading);
+            self.access(inode, &fields);
             return Ok(Reply::Data(Data { ticket, bytes: 0 }));
         }
         if fields.is_inline() {

@@ -610,7 +610,10 @@ impl<T: SegmentTarget> Volume<T> {
     #[must_use]
     pub fn describe(&self) -> String {
         format!(
-            "{} segments free, {} trimmed, {} blocks valid and {} promised of {}, {} dirty, {} doomed, {} requests under way, {:?}, {:?}",
+            "at {} ns, the drive is due at {:?}, {} frames free, {} segments free, {} trimmed, {} blocks valid and {} promised of {}, {} dirty, {} doomed, {} requests under way, {:?}, {:?}",
+            self.now.0,
+            self.target.next_due(),
+            self.frames(),
             self.segments.free(),
             self.segments.trimmed(),
             self.segments.valid(),

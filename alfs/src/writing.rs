@@ -101,7 +101,7 @@ impl<T: SegmentTarget> Volume<T> {
         let (mut new, mut whole) = (0, 0);
         for index in first..=last {
             let is_whole = index * BLOCK >= offset && (index + 1) * BLOCK <= end;
-            let is_hole = self.address_of(inode.0, index)? == 0;
+            let is_hole = fields.is_inline() || self.address_of(inode.0, index)? == 0;
             whole += u32::from(is_whole);
             // What is in memory and new will need room already; where it is replaced by a whole block, it still does.
             let is_counted = self.cache.page((inode.0, index as u32)).is_some_and(|page| page.is_new);
@@ -217,8 +217,10 @@ impl<T: SegmentTarget> Volume<T> {
             if new < size {
                 self.zero_range(inode, new, BYTES_MAX);
             }
-            self.fields_mut(inode).size = new.into();
-            self.touch_contents(inode);
+            if new != size {
+                self.fields_mut(inode).size = new.into();
+                self.touch_contents(inode);
+            }
         }
         let now = self.time_of_day;
         let fields = self.fields_mut(inode);

@@ -25,6 +25,7 @@
 //! | [`file_crash_points`] | every state that a power cut can leave of a file system on segments |
 //! | `block_host`, `table_host`, `zone_host`, `zone_requests` | what their hosts do |
 //! | [`zone_crash_points`] | every state that a power cut can leave of such a drive |
+//! | [`alfs`] | ALFS as a file system under test |
 //! | [`mod@rig`] | a drive with its device and its clock, whatever it is for |
 //! | [`stage`] | a world that crash points are found of |
 //! | [`liveness`] | what a drive owes besides the truth: an answer |
@@ -39,6 +40,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod alfs;
 mod block_host;
 pub mod caught;
 pub mod crash_points;
