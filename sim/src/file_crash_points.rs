@@ -147,6 +147,7 @@ impl<M: Mounts> FileStage<M> {
         let mut deadline = Deadline::new(&mut self.rig.clock, patience, "a file system is mounted".to_owned());
         let volume = self.mounts.mount(drive, &mut deadline).map_err(|error| format!("it does not mount: {error}"))?;
         let (world, portrait) = FileWorld::mounted(volume, self.rig.clock, patience, states)?;
+        self.rig.clock = world.clock;
         self.world = Some(world);
         Ok(portrait)
     }
@@ -170,12 +171,11 @@ impl<M: Mounts> FileStage<M> {
     /// # Errors
     /// What is not.
     pub fn remount(&mut self) -> Result<(), String> {
-        let may_be_full = self.world().may_be_full;
-        let before = self.world().states().to_vec();
+        let (before, leniency) = (self.world().states().to_vec(), self.world().leniency);
         let last = self.unmount()?;
         self.rig.close().map_err(|reason| reason.to_string())?;
         self.mount(&[last])?;
-        self.world().may_be_full = may_be_full;
+        self.world().leniency = leniency;
         self.note(before);
         Ok(())
     }
@@ -196,7 +196,9 @@ impl<M: Mounts> FileStage<M> {
         let found = stage.rig.wire.crash_points();
         stage.crash_points = found.into_iter().map(|crash_point| (crash_point, states.clone())).collect();
         stage.rig.wire.ignore();
-        stage.world().may_be_full = self.world.as_ref().is_some_and(|world| world.may_be_full);
+        if let Some(world) = &self.world {
+            stage.world().leniency = world.leniency;
+        }
         Ok((stage, portrait))
     }
 

@@ -10,6 +10,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Bytes of extended attributes of a file that every file system has room for.
 pub const XATTR_BYTES_SURE: usize = 3_000;
 
+/// In what a file system may differ from the model.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Leniency {
+    /// It may be full, and then refuse what needs room.
+    pub may_be_full: bool,
+    /// When a regular file was last read may be known roughly, or not at all. It is compared otherwise.
+    pub accessed_is_rough: bool,
+}
+
 /// Which file of the one is which of the other. Numbers of files that are gone stay known until a new file has them.
 #[derive(Default)]
 pub(crate) struct Inodes {
@@ -17,15 +26,9 @@ pub(crate) struct Inodes {
     models: FxHashMap<Inode, Inode>,
     /// Numbers that were given, with their generations.
     given: FxHashSet<(Inode, u32)>,
-    /// Whether times of last reads are compared.
-    pub compares_accessed: bool,
 }
 
 impl Inodes {
-    pub fn new() -> Inodes {
-        Inodes { compares_accessed: true, ..Inodes::default() }
-    }
-
     /// The number that the file system has for a file of the model; `None`: it has none, or has given it to another file since.
     pub fn subject(&self, inode: Inode) -> Option<Inode> {
         self.subjects.get(&inode).copied().filter(|subject| self.models.get(subject) == Some(&inode))
@@ -48,9 +51,9 @@ impl Inodes {
         Ok(())
     }
 
-    pub fn attributes(&self, found: &Attributes, expected: &Attributes) -> Result<(), String> {
+    pub fn attributes(&self, leniency: Leniency, found: &Attributes, expected: &Attributes) -> Result<(), String> {
         let is_folder = expected.kind == FileKind::Directory;
-        let compares_accessed = self.compares_accessed && expected.kind == FileKind::Regular;
+        let compares_accessed = !leniency.accessed_is_rough && expected.kind == FileKind::Regular;
         let expected = Attributes {
             inode: self.subject(expected.inode).unwrap_or(Inode(0)),
             generation: found.generation,
@@ -65,7 +68,7 @@ impl Inodes {
         }
     }
 
-    pub fn entry(&self, model: &FileModel, folder: Inode, found: &Entry) -> Result<(), String> {
+    pub fn entry(&self, model: &FileModel, leniency: Leniency, folder: Inode, found: &Entry) -> Result<(), String> {
         let name = shown(&found.name);
         let Some(inode) = model.named(folder, &found.name) else {
             return Err(format!("{name} is listed and not there"));
@@ -75,7 +78,7 @@ impl Inodes {
             return Err(format!("{name} is {:?}, and is listed as {found:?}", (self.subject(inode), file.kind)));
         }
         match &found.attributes {
-            Some(attributes) => self.attributes(attributes, &file),
+            Some(attributes) => self.attributes(leniency, attributes, &file),
             None => Ok(()),
         }
     }
@@ -84,6 +87,7 @@ impl Inodes {
     pub fn reply(
         &mut self,
         model: &FileModel,
+        leniency: Leniency,
         operation: &Operation<'_>,
         found: &Reply,
         expected: &Reply,
@@ -93,7 +97,7 @@ impl Inodes {
                 if matches!(operation, Operation::Make { .. } | Operation::Symlink { .. }) {
                     self.pair(model, expected.inode, found)?;
                 }
-                self.attributes(found, expected)
+                self.attributes(leniency, found, expected)
             }
             (Reply::Bytes(found), Reply::Bytes(expected)) if matches!(operation, Operation::ListXattr { .. }) => {
                 let sorted = |names: &[u8]| {

@@ -10,7 +10,7 @@
 //! that the model names.
 
 use crate::file_model::FileModel;
-use crate::file_replies::{Inodes, is_change, is_xattr_without_room, may_need_room, time_of_day};
+use crate::file_replies::{Inodes, Leniency, is_change, is_xattr_without_room, may_need_room, time_of_day};
 use crate::file_steps::{Asked, FileStep};
 use crate::liveness::{Patience, Waiting};
 use crate::portrait::{Portrait, shown, with_bytes};
@@ -65,13 +65,12 @@ pub fn verdict<'s>(portrait: &Portrait, states: &'s States) -> Result<&'s Rc<Sta
     if let Some(state) = states.iter().rev().find(|state| state.portrait().hash == portrait.hash) {
         return Ok(state);
     }
-    let numbers = states.iter().map(|state| state.number);
     let difference = |state: &Rc<State>| state.portrait().difference(portrait);
     let nearest = states.iter().rev().min_by_key(|state| difference(state).len()).expect("there is a state");
     Err(format!(
-        "the file system is like none of the states {:?} to {:?}; from {} it differs by\n{}",
-        numbers.clone().min(),
-        numbers.max(),
+        "the file system is like none of the states {} to {}; from {} it differs by\n{}",
+        states[0].number,
+        states[states.len() - 1].number,
         nearest.number,
         difference(nearest)
     ))
@@ -94,9 +93,9 @@ pub struct FileWorld<F> {
     pub model: FileModel,
     /// Virtual time.
     pub clock: VirtualClock,
-    /// Whether the file system may be full: then it may refuse what needs room.
-    pub may_be_full: bool,
-    /// How often it has done so.
+    /// In what the file system may differ from the model.
+    pub leniency: Leniency,
+    /// How often it was full.
     pub refused_for_room: u64,
     patience: Patience,
     inodes: Inodes,
@@ -133,10 +132,10 @@ impl<F: FileSystem> FileWorld<F> {
             subject,
             model,
             clock,
-            may_be_full: false,
+            leniency: Leniency::default(),
             refused_for_room: 0,
             patience,
-            inodes: Inodes::new(),
+            inodes: Inodes::default(),
             states: Vec::new(),
             syncing: None,
             listing: None,
@@ -196,11 +195,6 @@ impl<F: FileSystem> FileWorld<F> {
             Ok(Reply::Attributes(attributes)) => Ok(attributes),
             other => Err(format!("{operation:?}: {other:?}")),
         }
-    }
-
-    /// Whether times of last reads are compared with the model. They are, unless this says otherwise.
-    pub fn compare_accessed(&mut self, compares: bool) {
-        self.inodes.compares_accessed = compares;
     }
 
     /// The states that a power cut may leave now.
@@ -303,7 +297,7 @@ impl<F: FileSystem> FileWorld<F> {
             Err(refusal) if refusals.contains(&refusal) || is_xattr_without_room(&self.model, &of_model, refusal) => {
                 return Ok(());
             }
-            Err(Refusal::NoRoom) if self.may_be_full && may_need_room(&operation) => {
+            Err(Refusal::NoRoom) if self.leniency.may_be_full && may_need_room(&operation) => {
                 self.refused_for_room += 1;
                 return Ok(());
             }
@@ -317,7 +311,9 @@ impl<F: FileSystem> FileWorld<F> {
             Ok(reply) => reply,
         };
         let expected = self.run_on_model(clock, &of_model).expect("it was asked for refusals");
-        self.inodes.reply(&self.model, &of_model, &found, &expected).map_err(|error| format!("{asked}: {error}"))?;
+        self.inodes
+            .reply(&self.model, self.leniency, &of_model, &found, &expected)
+            .map_err(|error| format!("{asked}: {error}"))?;
         if operation == Operation::Sync {
             self.states.retain(|state| state.number >= number);
         }
@@ -405,7 +401,7 @@ impl<F: FileSystem> FileWorld<F> {
             other => return Err(format!("{operation:?}: {other:?}")),
         };
         for entry in &found {
-            self.inodes.entry(&self.model, folder, entry)?;
+            self.inodes.entry(&self.model, self.leniency, folder, entry)?;
             let is_dot = matches!(entry.name.as_slice(), b"." | b"..");
             if entry.attributes.is_some() != (with_attributes && !is_dot) {
                 return Err(format!("{operation:?}: {entry:?}"));

@@ -81,6 +81,7 @@ pub use fault::FaultKind;
 pub use file_bytes::FileBytes;
 pub use file_crash_points::{FileCrashPoints, FileStage, Mounts};
 pub use file_model::{FileLimits, FileModel};
+pub use file_replies::Leniency;
 pub use file_steps::{FileAct, FileStep, FileSteps, FileWeights};
 pub use file_world::FileWorld;
 pub use portrait::Portrait;
