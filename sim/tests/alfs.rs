@@ -46,7 +46,8 @@ fn alfs_does_what_the_model_says() {
     let first = std::env::var("ALFS_SEED").map_or(0, |text| text.parse().unwrap());
     for seed in first..first + seeds {
         let mut stage = stage(seed % 2 == 0, 200, seed);
-        stage.world().may_be_full = true;
+        stage.world().leniency.may_be_full = true;
+        stage.world().leniency.accessed_is_rough = true;
         let mut steps = steps(seed, FileWeights::usual());
         for number in 0..3000 {
             let step = steps.next(&stage.world().model);
@@ -66,7 +67,8 @@ fn alfs_bears_every_power_cut() {
     let first = std::env::var("ALFS_SEED").map_or(0, |text| text.parse().unwrap());
     for (is_protected, operations, seed) in [(true, 150, first + 1), (false, 100, first + 2)] {
         let mut stage = stage(is_protected, 64, seed);
-        stage.world().may_be_full = true;
+        stage.world().leniency.may_be_full = true;
+        stage.world().leniency.accessed_is_rough = true;
         let (mut steps, mut points) = (steps(seed, FileWeights::usual()), FileCrashPoints::default());
         stage.wire().watch();
         for number in 0..operations {
