@@ -60,6 +60,12 @@ impl Answer {
         self.head().error = (-errno.raw_os_error()).into();
     }
 
+    /// An error to the same request instead.
+    pub(crate) fn fail(&mut self, errno: Errno) {
+        let unique = self.head().unique.get();
+        self.refuse(unique, errno);
+    }
+
     /// Has the header agree with what follows it.
     pub(crate) fn finish(&mut self) {
         let bytes = self.bytes.len() as u32;

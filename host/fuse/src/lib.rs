@@ -19,19 +19,25 @@
 //! | `references` | which files the kernel knows |
 //! | [`session`] | a connection with the kernel, without a device and a clock |
 //! | [`mount`], with `mount_table` | a connection with the kernel, and the folder that shows it |
+//! | [`serve`] | threads that serve a mount |
+//! | [`clock`] | how time passes for them |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod answer;
+pub mod clock;
 pub mod mount;
 mod mount_table;
 mod plan;
 mod references;
 pub mod request;
+pub mod serve;
 pub mod session;
 pub mod wire;
 
 pub use answer::Answer;
+pub use clock::{JumpingClock, ServeClock, WallClock};
 pub use mount::{Mount, MountError, MountOptions, MountPlace, Mounter, Unmounted};
 pub use request::{Body, FuseRequest, Head, Malformed};
+pub use serve::{ServeOptions, Served, Stopper, serve};
 pub use session::{Pending, Session, SessionCounts};

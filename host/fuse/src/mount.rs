@@ -15,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 /// The helper of those who are not root.
 const HELPER: &str = "fusermount3";
@@ -103,7 +104,7 @@ pub enum MountError {
 /// A mounted file system. It is unmounted when this is dropped: lazily if programs still use it.
 #[derive(Debug)]
 pub struct Mount {
-    device: OwnedFd,
+    device: Arc<OwnedFd>,
     place: MountPlace,
 }
 
@@ -139,12 +140,12 @@ impl Mount {
         };
         let device = if by_helper { mount_by_helper(&folder, options)? } else { mount(&folder, options)? };
         let device_number = mount_table::find(&folder).map(|found| found.device_number);
-        Ok(Mount { device, place: MountPlace { folder, by_helper, device_number } })
+        Ok(Mount { device: Arc::new(device), place: MountPlace { folder, by_helper, device_number } })
     }
 
     /// The connection.
     #[must_use]
-    pub fn device(&self) -> &OwnedFd {
+    pub fn device(&self) -> &Arc<OwnedFd> {
         &self.device
     }
 

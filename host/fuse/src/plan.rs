@@ -48,11 +48,7 @@ pub(crate) enum Then<'a> {
 const ENTRIES_MAX: usize = 1024;
 
 /// The plan of a request that is not answered at once.
-pub(crate) fn plan<'a>(
-    head: &Head,
-    body: &Body<'a>,
-    clock: FileTime,
-) -> Result<(Operation<'a>, Then<'a>), Errno> {
+pub(crate) fn plan<'a>(head: &Head, body: &Body<'a>, clock: FileTime) -> Result<(Operation<'a>, Then<'a>), Errno> {
     if matches!(body, Body::Statfs) {
         return Ok((Operation::Room, Then::Room));
     }

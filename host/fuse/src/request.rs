@@ -139,12 +139,8 @@ impl<'a> FuseRequest<'a> {
             .filter(|_| head.len.get() as usize == bytes.len())
             .ok_or(malformed(Errno::IO))?;
         let body = Body::parse(code, Fields(&rest[..body_bytes])).map_err(malformed)?;
-        let head = Head {
-            unique: head.unique.get(),
-            nodeid: head.nodeid.get(),
-            uid: head.uid.get(),
-            gid: head.gid.get(),
-        };
+        let head =
+            Head { unique: head.unique.get(), nodeid: head.nodeid.get(), uid: head.uid.get(), gid: head.gid.get() };
         Ok(FuseRequest { head, body })
     }
 }

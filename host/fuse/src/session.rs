@@ -350,7 +350,10 @@ impl Session {
                 answer.push(&answer::entry_out(&file));
             }
             (Then::Attributes, Reply::Attributes(file)) => answer.push(&answer::attr_out(&file)),
-            (Then::Create { .. } | Then::OpenExisting { .. } | Then::Truncated { is_entry: true }, Reply::Attributes(file)) => {
+            (
+                Then::Create { .. } | Then::OpenExisting { .. } | Then::Truncated { is_entry: true },
+                Reply::Attributes(file),
+            ) => {
                 self.references.look_up(fs, file.inode);
                 answer.looked_up.push(file.inode);
                 answer.push(&answer::entry_out(&file));

@@ -1,0 +1,7 @@
+//! The tests of FUSE as one program.
+
+mod golden;
+mod malformed;
+mod memory;
+mod mounted;
+mod sessions;
