@@ -19,7 +19,7 @@
 //! | `references` | which files the kernel knows |
 //! | [`session`] | a connection with the kernel, without a device and a clock |
 //! | [`mount`], with `mount_table` | a connection with the kernel, and the folder that shows it |
-//! | [`serve`] | threads that serve a mount |
+//! | [`mod@serve`] | threads that serve a mount |
 //! | [`clock`] | how time passes for them |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]

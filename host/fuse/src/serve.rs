@@ -31,6 +31,13 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
+
+/// Attempts to unmount before the mount counts as in use: a program that is being started has the files of its parent open for a moment.
+const UNMOUNT_ATTEMPTS: u32 = 10;
+
+/// Between two of them.
+const UNMOUNT_PAUSE: Duration = Duration::from_millis(10);
 
 /// How a mount is served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,12 +178,12 @@ pub fn serve<F: FileSystem + Send>(
                 builder.spawn_scoped(scope, work).expect("a thread can be started")
             })
             .collect();
-        let waker = shared.leave(mount.place(), stopper.wait());
-        was_busy = waker.is_some();
+        let wakers = shared.leave(mount.place(), stopper.wait(), workers.len());
+        was_busy = !wakers.is_empty();
         let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-        // The last file descriptor of the connection: the kernel ends it, and with it the wait of the waker.
+        // The last file descriptor of the connection: the kernel ends it, and with it the wait of the wakers.
         drop(mount);
-        if let Some(waker) = waker {
+        for waker in wakers {
             let _ = waker.join();
         }
         {
@@ -366,11 +373,17 @@ impl<F: FileSystem> Shared<'_, F> {
         }
     }
 
-    /// Unmounts, as far as that is left to do. If workers may still wait for requests then, returns a thread that wakes them until the connection
+    /// Unmounts, as far as that is left to do. If workers may still wait for requests then, returns threads that wake them until the connection
     /// is closed.
-    fn leave(&self, place: &MountPlace, reason: Reason) -> Option<thread::JoinHandle<()>> {
-        if reason == Reason::Disconnected || (reason == Reason::Asked && place.unmount() == Unmounted::Gone) {
-            return None;
+    fn leave(&self, place: &MountPlace, reason: Reason, workers: usize) -> Vec<thread::JoinHandle<()>> {
+        let is_unmounted = || {
+            (0..UNMOUNT_ATTEMPTS).any(|attempt| {
+                thread::sleep(UNMOUNT_PAUSE * attempt.min(1));
+                place.unmount() == Unmounted::Gone
+            })
+        };
+        if reason == Reason::Disconnected || (reason == Reason::Asked && is_unmounted()) {
+            return Vec::new();
         }
         let open =
             |flags| rustix::fs::openat(CWD, place.folder(), flags | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
@@ -380,11 +393,16 @@ impl<F: FileSystem> Shared<'_, F> {
             tracing::warn!(target: "fuse", %errno, "the kernel's cache could not be written");
         }
         // Nobody is asked for this one, so it can be opened when nobody answers.
-        let folder = open(OFlags::PATH);
+        let folder = Arc::new(open(OFlags::PATH));
         place.unmount_lazily();
         self.is_leaving.store(true, Ordering::SeqCst);
-        let wake = move || while folder.as_ref().is_ok_and(|folder| rustix::fs::fstatfs(folder).is_ok()) {};
-        let waker = thread::Builder::new().name("fuse-waker".to_owned()).spawn(wake);
-        Some(waker.expect("a thread can be started"))
+        let waker = |_| {
+            let folder = folder.clone();
+            let wake =
+                move || while folder.as_ref().as_ref().is_ok_and(|folder| rustix::fs::fstatfs(folder).is_ok()) {};
+            thread::Builder::new().name("fuse-waker".to_owned()).spawn(wake).expect("a thread can be started")
+        };
+        // A worker that panics leaves its request without an answer, and with it one that wakes.
+        (0..workers).map(waker).collect()
     }
 }

@@ -14,10 +14,8 @@ fn hex(text: &str) -> Vec<u8> {
 
 #[test]
 fn rename2_is_read_as_the_kernel_writes_it() {
-    let bytes = hex(
-        "3c 00 00 00 2d 00 00 00 88 77 66 55 44 33 22 11 05 00 00 00 00 00 00 00 e8 03 00 00 e9 03 00 00 \
-         2a 00 00 00 00 00 00 00 06 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 61 00 62 00",
-    );
+    let bytes = hex("3c 00 00 00 2d 00 00 00 88 77 66 55 44 33 22 11 05 00 00 00 00 00 00 00 e8 03 00 00 e9 03 00 00 \
+         2a 00 00 00 00 00 00 00 06 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 61 00 62 00");
     let request = FuseRequest::parse(&bytes).expect("a request");
     assert_eq!(request.head.unique, 0x1122_3344_5566_7788);
     assert_eq!((request.head.nodeid, request.head.uid, request.head.gid), (5, 1000, 1001));
@@ -27,15 +25,13 @@ fn rename2_is_read_as_the_kernel_writes_it() {
 #[test]
 fn init_agrees_on_a_version_features_and_big_writes() {
     let mut host = Host::unopened(Memory::new(Nanos::ZERO));
-    let request = hex(
-        "38 00 00 00 1a 00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 \
-         00 00 00 00 00 00 00 00 07 00 00 00 2c 00 00 00 00 00 02 00 fb ff ff 7f",
-    );
-    let wanted = hex(
-        "50 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 07 00 00 00 26 00 00 00 00 00 02 00 39 e0 c5 00 \
+    let request =
+        hex("38 00 00 00 1a 00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 \
+         00 00 00 00 00 00 00 00 07 00 00 00 2c 00 00 00 00 00 02 00 fb ff ff 7f");
+    let wanted =
+        hex("50 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 07 00 00 00 26 00 00 00 00 00 02 00 39 e0 c5 00 \
          00 02 80 01 00 00 10 00 01 00 00 00 00 01 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 \
-         00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00",
-    );
+         00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00");
     assert_eq!(host.raw(&request), wanted);
 }
 
@@ -43,17 +39,15 @@ fn init_agrees_on_a_version_features_and_big_writes() {
 fn entry_and_error_are_written_as_the_kernel_reads_them() {
     let mut host = Host::new(Memory::new(Nanos::ZERO));
     // MKNOD of a regular file `f` with mode 640, by user 1000 and group 1001.
-    let request = hex(
-        "3a 00 00 00 08 00 00 00 04 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 e8 03 00 00 e9 03 00 00 \
-         2a 00 00 00 00 00 00 00 a0 81 00 00 00 00 00 00 12 00 00 00 00 00 00 00 66 00",
-    );
-    let wanted = hex(
-        "90 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 07 00 00 00 00 00 00 00 \
+    let request =
+        hex("3a 00 00 00 08 00 00 00 04 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 e8 03 00 00 e9 03 00 00 \
+         2a 00 00 00 00 00 00 00 a0 81 00 00 00 00 00 00 12 00 00 00 00 00 00 00 66 00");
+    let wanted =
+        hex("90 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 07 00 00 00 00 00 00 00 \
          80 33 e1 01 00 00 00 00 80 33 e1 01 00 00 00 00 00 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 \
          00 00 00 00 00 00 00 00 08 00 00 00 00 00 00 00 e8 03 00 00 00 00 00 00 e8 03 00 00 00 00 00 00 \
          e8 03 00 00 00 00 00 00 05 00 00 00 05 00 00 00 05 00 00 00 a0 81 00 00 01 00 00 00 e8 03 00 00 \
-         e9 03 00 00 00 00 00 00 00 10 00 00 00 00 00 00",
-    );
+         e9 03 00 00 00 00 00 00 00 10 00 00 00 00 00 00");
     assert_eq!(host.raw(&request), wanted);
     // Once more: EEXIST.
     assert_eq!(host.raw(&request), hex("10 00 00 00 ef ff ff ff 04 00 00 00 00 00 00 00"));

@@ -90,12 +90,8 @@ impl Host {
     }
 
     fn create(&mut self, name: &str, flags: u32) -> Vec<u8> {
-        let head = wire::CreateIn {
-            flags: flags.into(),
-            mode: 0o100_644.into(),
-            umask: 0.into(),
-            open_flags: 0.into(),
-        };
+        let head =
+            wire::CreateIn { flags: flags.into(), mode: 0o100_644.into(), umask: 0.into(), open_flags: 0.into() };
         self.raw(&request(opcode::CREATE, 1, &[head.as_bytes(), name.as_bytes(), &[0]].concat()))
     }
 
@@ -378,10 +374,7 @@ fn extended_attributes_tell_their_length_and_refuse_a_small_buffer() {
     assert_eq!(host.ask(opcode::LISTXATTR, file, &list(99)), b"user.a\0user.bc\0");
     host.ask(opcode::REMOVEXATTR, file, &text("user.a"));
     assert_eq!(host.errno(opcode::REMOVEXATTR, file, &text("user.a")), Some(Errno::NODATA));
-    assert_eq!(
-        host.errno(opcode::SETXATTR, file, &set(0, "system.posix_acl_access", b"")),
-        Some(Errno::OPNOTSUPP)
-    );
+    assert_eq!(host.errno(opcode::SETXATTR, file, &set(0, "system.posix_acl_access", b"")), Some(Errno::OPNOTSUPP));
 }
 
 /// Names of a listing with their cookies.
@@ -390,7 +383,8 @@ fn names(body: &[u8], with_attributes: bool) -> Vec<(String, u64, u64)> {
     let mut names = Vec::new();
     while !rest.is_empty() {
         let lead = if with_attributes { size_of::<wire::EntryOut>() } else { 0 };
-        let nodeid = if with_attributes { wire::EntryOut::read_from_prefix(rest).expect("an entry").0.nodeid.get() } else { 0 };
+        let nodeid =
+            if with_attributes { wire::EntryOut::read_from_prefix(rest).expect("an entry").0.nodeid.get() } else { 0 };
         let (head, after) = wire::Dirent::read_from_prefix(&rest[lead..]).expect("a name");
         let name = &after[..head.namelen.get() as usize];
         names.push((String::from_utf8(name.to_vec()).expect("text"), head.off.get(), nodeid));
@@ -445,8 +439,11 @@ fn rename_link_and_folders_answer_as_they_should() {
     assert_eq!(host.errno(opcode::RENAME2, 1, &rename(2, "a", "c")), Some(Errno::NOENT));
     assert_eq!(host.errno(opcode::RENAME2, 1, &rename(4, "a", "c")), Some(Errno::INVAL));
     host.ask(opcode::RENAME2, 1, &rename(0, "a", "c"));
-    let folder: wire::EntryOut =
-        host.layout(opcode::MKDIR, 1, &[bytes_of(&wire::MkdirIn { mode: 0o1755.into(), umask: 0.into() }), text("d")].concat());
+    let folder: wire::EntryOut = host.layout(
+        opcode::MKDIR,
+        1,
+        &[bytes_of(&wire::MkdirIn { mode: 0o1755.into(), umask: 0.into() }), text("d")].concat(),
+    );
     assert_eq!(folder.attr.mode.get(), 0o041_755);
     assert_eq!(host.errno(opcode::UNLINK, 1, &text("d")), Some(Errno::ISDIR));
     assert_eq!(host.errno(opcode::RMDIR, 1, &text("c")), Some(Errno::NOTDIR));
