@@ -115,7 +115,7 @@ impl<T: SegmentTarget> Volume<T> {
         let folders: Vec<u32> = walk
             .files
             .iter()
-            .filter(|(_, seen)| seen.kind == Some(FileKind::Directory))
+            .filter(|(_, seen)| seen.kind == Some(FileKind::Directory) && seen.links > 0)
             .map(|(inode, _)| *inode)
             .collect();
         for folder in sorted(folders) {
@@ -297,7 +297,9 @@ impl<T: SegmentTarget> Volume<T> {
             let FileSeen { kind, links, size, blocks, blocks_found, names, folders, .. } = walk.files[&inode];
             let Some(kind) = kind else {
                 if self.doomed.is_empty() {
-                    walk.report.find(format!("file {inode} is not there, and {blocks_found} nodes and blocks say that they are its"));
+                    walk.report.find(format!(
+                        "file {inode} is not there, and {blocks_found} nodes and blocks say that they are its"
+                    ));
                 }
                 continue;
             };

@@ -339,7 +339,11 @@ impl<T: SegmentTarget> Volume<T> {
             return Err(Refusal::Stale.into());
         }
         match self.pin(inode.0, &[Kind::Inode]) {
-            Ok(()) => Ok(*self.fields(inode)),
+            Ok(()) => match *self.fields(inode) {
+                // It waits to be freed.
+                fields if fields.links.get() == 0 && !self.held.contains_key(&inode.0) => Err(Refusal::Stale.into()),
+                fields => Ok(fields),
+            },
             // A host may say any number.
             Err(Stop::Refused(Refusal::Device)) if matches!(self.cache.slot(inode.0), Some(Slot::Here(_))) => {
                 Err(Refusal::Stale.into())

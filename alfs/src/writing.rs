@@ -3,7 +3,7 @@
 //! Whole blocks go from the host to the end of a log at once. Parts of blocks wait in memory until the next record.
 
 use crate::block::Bytes;
-use crate::inode::{ADDRESSES, INLINE_BYTES, IS_INLINE, inline, inline_mut};
+use crate::inode::{ADDRESSES, Fields, INLINE_BYTES, IS_INLINE, inline, inline_mut};
 use crate::operation::{AllocateHow, Changes, FileKind, Inode, PAYLOAD_BYTES_MAX, Refusal, Reply};
 use crate::segments::{Log, Owner};
 use crate::tree::{BLOCKS_MAX, Place, SLOTS};
@@ -22,6 +22,11 @@ const NODES_FOR_CONTENTS: u64 = 6;
 /// Which of the addresses of its node `place` is.
 pub(crate) fn slot_of(place: Place, is_inode: bool) -> u32 {
     ((place.at - if is_inode { crate::inode::AREA } else { SLOTS }) / 4) as u32
+}
+
+/// Whether a file whose contents are in its node has to leave it, to be so long without being written: it becomes too long, or has nothing but a hole.
+fn leaves_node_for(fields: &Fields, size: u64) -> bool {
+    fields.is_inline() && (size > INLINE_BYTES as u64 || size > 0 && fields.size.get() == 0)
 }
 
 /// The address with this number.
@@ -173,6 +178,12 @@ impl<T: SegmentTarget> Volume<T> {
     /// They do.
     fn zero_range(&mut self, inode: Inode, offset: u64, end: u64) {
         if self.fields(inode).is_inline() {
+            if offset == 0 && end >= BLOCK {
+                // A block without contents is a hole, and a node cannot have one.
+                inline_mut(&mut self.cache.node_mut(inode.0).bytes).fill(0);
+                self.fields_mut(inode).flags &= !IS_INLINE;
+                return;
+            }
             let end = (end as usize).min(INLINE_BYTES);
             if (offset as usize) < end {
                 inline_mut(&mut self.cache.node_mut(inode.0).bytes)[offset as usize..end].fill(0);
@@ -203,7 +214,7 @@ impl<T: SegmentTarget> Volume<T> {
             if new > BYTES_MAX {
                 return Err(Refusal::TooBig.into());
             }
-            leaves_node = fields.is_inline() && new > INLINE_BYTES as u64;
+            leaves_node = leaves_node_for(&fields, new);
             if new < size {
                 self.pin_range(inode, new, BYTES_MAX)?;
             }
@@ -249,7 +260,7 @@ impl<T: SegmentTarget> Volume<T> {
             AllocateHow::PunchHole => true,
         };
         let new_size = if keep_size { size } else { size.max(end) };
-        let leaves_node = fields.is_inline() && new_size > INLINE_BYTES as u64;
+        let leaves_node = leaves_node_for(&fields, new_size);
         let wanted = match how {
             AllocateHow::Allocate { .. } => bytes.div_ceil(BLOCK),
             _ => 0,
