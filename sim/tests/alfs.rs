@@ -1,11 +1,13 @@
-//! ALFS in lock step with the model, and every power cut of it.
+//! ALFS in lock step with the model, and every power cut of it. `ALFS_SEED` names other seeds, `ALFS_TIMES=10` has ten times as many operations.
 
+use openftl_alfs::{FileKind, Inode, NewFile, Operation};
 use openftl_core::{FrameForm, Nanos};
 use openftl_media::Profile;
 use openftl_parts::Config;
 use openftl_sim::alfs::Alfs;
+use openftl_sim::file_steps::Asked;
 use openftl_sim::world::profile;
-use openftl_sim::{FileCrashPoints, FileStage, FileSteps, FileWeights};
+use openftl_sim::{FileAct, FileCrashPoints, FileStage, FileStep, FileSteps, FileWeights, Leniency};
 use openftl_zones::{Face, Limits, ZoneConfig};
 
 fn device(is_protected: bool) -> Profile {
@@ -31,7 +33,11 @@ fn stage(is_protected: bool, segments: u32, seed: u64) -> FileStage<Alfs> {
         window_blocks: 0,
     };
     let chunks = segments / 4 + 40;
-    FileStage::new(Alfs::syncing_after(Nanos::from_millis(40)), device(is_protected), config, shape, chunks, seed).expect("there can be such a drive")
+    let mut stage =
+        FileStage::new(Alfs::syncing_after(Nanos::from_millis(40)), device(is_protected), config, shape, chunks, seed)
+            .expect("there can be such a drive");
+    stage.world().leniency = Leniency { may_be_full: true, accessed_is_rough: true };
+    stage
 }
 
 fn steps(seed: u64, weights: FileWeights) -> FileSteps {
@@ -43,17 +49,12 @@ fn steps(seed: u64, weights: FileWeights) -> FileSteps {
 #[test]
 fn alfs_does_what_the_model_says() {
     let seeds = std::env::var("ALFS_SEEDS").map_or(6, |text| text.parse().unwrap());
-    let first = std::env::var("ALFS_SEED").map_or(0, |text| text.parse().unwrap());
-    for seed in first..first + seeds {
+    for seed in first_seed()..first_seed() + seeds {
         let mut stage = stage(seed % 2 == 0, 200, seed);
-        stage.world().leniency.may_be_full = true;
-        stage.world().leniency.accessed_is_rough = true;
         let mut steps = steps(seed, FileWeights::usual());
         for number in 0..3000 {
             let step = steps.next(&stage.world().model);
-            if let Err(error) = stage.step(&step) {
-                panic!("seed {seed}, step {number}: {error}; {}", stage.world().subject.describe());
-            }
+            play(&mut stage, &step, &format!("seed {seed}, step {number}"));
             if number % 1000 == 500 {
                 stage.remount().unwrap_or_else(|error| panic!("seed {seed}, remount at {number}: {error}"));
             }
@@ -62,22 +63,87 @@ fn alfs_does_what_the_model_says() {
     }
 }
 
+/// A sync of everything that is over.
+const SYNC: FileStep = FileStep::Ask(Asked { shape: Operation::Sync, name: Vec::new(), payload: Vec::new() });
+
+/// A write to a file of the model.
+fn write(inode: Inode, offset: u64, byte: u8, bytes: usize) -> FileStep {
+    let shape = Operation::Write { inode, offset, data: b"" };
+    FileStep::Ask(Asked { shape, name: Vec::new(), payload: vec![byte; bytes] })
+}
+
+/// Does what a step says.
+fn play(stage: &mut FileStage<Alfs>, step: &FileStep, of: &str) {
+    if let Err(error) = stage.step(step) {
+        panic!("{of}: {error}; {}", stage.world().subject.describe());
+    }
+}
+
+/// Seeds, from one that the environment names.
+fn first_seed() -> u64 {
+    std::env::var("ALFS_SEED").map_or(0, |text| text.parse().unwrap())
+}
+
+/// So many times as many operations as usual.
+fn times() -> u32 {
+    std::env::var("ALFS_TIMES").map_or(1, |text| text.parse().unwrap())
+}
+
 #[test]
 fn alfs_bears_every_power_cut() {
-    let first = std::env::var("ALFS_SEED").map_or(0, |text| text.parse().unwrap());
-    for (is_protected, operations, seed) in [(true, 150, first + 1), (false, 100, first + 2)] {
+    for (is_protected, seed) in [(true, first_seed() + 1), (false, first_seed() + 2)] {
         let mut stage = stage(is_protected, 64, seed);
-        stage.world().leniency.may_be_full = true;
-        stage.world().leniency.accessed_is_rough = true;
-        let (mut steps, mut points) = (steps(seed, FileWeights::usual()), FileCrashPoints::default());
-        stage.wire().watch();
-        for number in 0..operations {
+        let weights = FileWeights::usual().with(FileAct::Sync, 60).with(FileAct::BeginSync, 60);
+        let (mut steps, mut points) = (steps(seed, weights), FileCrashPoints::default());
+        stage.wire().watch_beyond();
+        let operations = if is_protected { 60 } else { 25 };
+        for number in 0..operations * times() {
             let step = steps.next(&stage.world().model);
-            if let Err(error) = stage.step(&step) {
-                panic!("seed {seed}, step {number}: {error}; {}", stage.world().subject.describe());
-            }
+            play(&mut stage, &step, &format!("seed {seed}, step {number}"));
             points.judge(&mut stage).unwrap_or_else(|error| panic!("seed {seed}, step {number}: {error}"));
         }
-        println!("protected: {is_protected}: {points}");
+        println!("seed {seed}, protected: {is_protected}: {points}");
+        assert!(points.cuts > 50 && points.recovery_cuts > 200, "too few to show anything: {points}");
+    }
+}
+
+#[test]
+fn alfs_bears_every_power_cut_while_it_cleans() {
+    for (is_protected, seed) in [(true, first_seed() + 3), (false, first_seed() + 4)] {
+        let mut stage = stage(is_protected, 64, seed);
+        let name = b"large".to_vec();
+        let file = NewFile { kind: FileKind::Regular, mode: 0o644, uid: 0, gid: 0, device: 0 };
+        let inode = stage.world().model.next_inode();
+        let shape = Operation::Make { parent: Inode::ROOT, name: b"", file };
+        play(&mut stage, &FileStep::Ask(Asked { shape, name, payload: Vec::new() }), "a file is made");
+        for piece in 0..32 {
+            play(&mut stage, &write(inode, piece << 16, piece as u8, 1 << 16), "a file is filled");
+        }
+        let (mut steps, mut points) = (steps(seed, FileWeights::usual()), FileCrashPoints::default());
+        let cleaned = |stage: &mut FileStage<Alfs>| stage.world().subject.statistics().segments_cleaned;
+        let overwrite = |stage: &mut FileStage<Alfs>, number: u64| {
+            let offset = (number * 2_654_435_761 % 510) << 12;
+            play(stage, &write(inode, offset, number as u8, 8192), &format!("seed {seed}, overwrite {number}"));
+        };
+        let mut number = 0;
+        while cleaned(&mut stage) < 12 {
+            overwrite(&mut stage, number);
+            number += 1;
+            if number % 7 == 0 {
+                play(&mut stage, &SYNC, "a sync");
+            }
+        }
+        let before = cleaned(&mut stage);
+        stage.wire().watch();
+        for at in 0..u64::from(times()) {
+            let step = steps.next(&stage.world().model);
+            play(&mut stage, &step, &format!("seed {seed}, step {at}"));
+            overwrite(&mut stage, number + at);
+            play(&mut stage, &SYNC, "a sync");
+            points.judge(&mut stage).unwrap_or_else(|error| panic!("seed {seed}, step {at}: {error}"));
+        }
+        let within = cleaned(&mut stage) - before;
+        println!("seed {seed}, protected: {is_protected}: {points}, {within} segments cleaned meanwhile");
+        assert!(points.cuts > 10, "too few to show anything: {points}, {within} segments cleaned");
     }
 }

@@ -181,7 +181,8 @@ fn fsck(arguments: &AlfsFsck) -> Result<(), Failure> {
     let mut clock = Patient(WallClock::new());
     let mut volume = looked_at(path, &mut clock)?;
     let mut live = Live::new(false);
-    let report = volume.check(&mut clock, &mut |done, all| live.show(&[format!("blocks of the map of nodes: {done} of {all}")]));
+    let report =
+        volume.check(&mut clock, &mut |done, all| live.show(&[format!("blocks of the map of nodes: {done} of {all}")]));
     live.clear();
     let report = report.map_err(|error| refused(path, error))?;
     let fsck = Fsck {
@@ -339,4 +340,3 @@ fn picture(shape: Shape, segments: &[SegmentShown]) -> String {
     _ = writeln!(text, "\nblank: free, · nothing of use, ▁ to █: an eighth to all of the segment is of use");
     text
 }
-

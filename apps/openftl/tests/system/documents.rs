@@ -554,6 +554,7 @@ pages! {
     flash_is_served_as_the_guide_says: "docs/guide/open-channel.md" needs [];
     zones_are_served_as_the_guide_says: "docs/guide/zones.md" needs [];
     segments_are_served_as_the_guide_says: "docs/guide/segments.md" needs [];
+    a_file_system_is_mounted_as_the_guide_says: "docs/guide/alfs.md" needs [Need::Fuse, FUSERMOUNT];
     pages_are_kept_as_the_guide_says: "docs/guide/pages.md" needs [];
     values_are_kept_as_the_guide_says: "docs/guide/values.md" needs [REDIS_CLI];
     sqlite_keeps_databases_as_the_guide_says: "docs/guide/sqlite.md" needs [Need::Sqlite];
