@@ -168,6 +168,28 @@ pub struct Progress<'a, T> {
     pub now: Time,
 }
 
+/// A drive of any type, with whoever watches it.
+trait Watched {
+    fn target(&mut self) -> &mut dyn BlockTarget;
+
+    fn watch(&mut self, outcome: &Outcome, now: Time) -> ControlFlow<()>;
+}
+
+struct Observed<'a, T, W> {
+    target: &'a mut T,
+    watch: W,
+}
+
+impl<T: BlockTarget, W: FnMut(Progress<'_, T>) -> ControlFlow<()>> Watched for Observed<'_, T, W> {
+    fn target(&mut self) -> &mut dyn BlockTarget {
+        self.target
+    }
+
+    fn watch(&mut self, outcome: &Outcome, now: Time) -> ControlFlow<()> {
+        (self.watch)(Progress { target: self.target, outcome, now })
+    }
+}
+
 /// Drives one drive: phase after phase, as it remembers what the drive holds.
 pub struct Driver {
     blocks: Vec<Block>,
@@ -267,8 +289,8 @@ impl Driver {
     pub fn fill<T: BlockTarget>(
         &mut self,
         target: &mut T,
-        clock: &mut impl Clock,
-        load: &mut (impl Load + ?Sized),
+        clock: &mut dyn Clock,
+        load: &mut dyn Load,
         watch: impl FnMut(Progress<'_, T>) -> ControlFlow<()>,
     ) -> Result<Outcome, RunError> {
         self.run(target, clock, &mut Filling(load), Limit::Requests(u64::MAX), watch)
@@ -278,7 +300,7 @@ impl Driver {
     ///
     /// # Errors
     /// As [`Driver::run`].
-    pub fn flush<T: BlockTarget>(&mut self, target: &mut T, clock: &mut impl Clock) -> Result<Outcome, RunError> {
+    pub fn flush<T: BlockTarget>(&mut self, target: &mut T, clock: &mut dyn Clock) -> Result<Outcome, RunError> {
         self.run(target, clock, &mut Flushing, Limit::Requests(1), |_| ControlFlow::Continue(()))
     }
 
@@ -290,11 +312,23 @@ impl Driver {
     pub fn run<T: BlockTarget>(
         &mut self,
         target: &mut T,
-        clock: &mut impl Clock,
-        load: &mut (impl Load + ?Sized),
+        clock: &mut dyn Clock,
+        load: &mut dyn Load,
         limit: Limit,
-        mut watch: impl FnMut(Progress<'_, T>) -> ControlFlow<()>,
+        watch: impl FnMut(Progress<'_, T>) -> ControlFlow<()>,
     ) -> Result<Outcome, RunError> {
+        self.run_watched(&mut Observed { target, watch }, clock, load, limit)
+    }
+
+    /// For drives of all types: compiled once, and as fast as this crate is, whoever calls it.
+    fn run_watched(
+        &mut self,
+        drive: &mut dyn Watched,
+        clock: &mut dyn Clock,
+        load: &mut dyn Load,
+        limit: Limit,
+    ) -> Result<Outcome, RunError> {
+        let mut target = drive.target();
         let form = target.payload_form();
         let mut now = clock.now();
         let mut outcome = Outcome::new(now);
@@ -371,10 +405,11 @@ impl Driver {
             self.done = done;
             if outcome.requests() >= watched + WATCH_REQUESTS {
                 watched = outcome.requests();
-                if watch(Progress { target, outcome: &outcome, now }).is_break() {
+                if drive.watch(&outcome, now).is_break() {
                     outcome.stopped = true;
                     more = false;
                 }
+                target = drive.target();
             }
             let in_flight = self.queue_depth - self.idle.len();
             if !more && in_flight == 0 && self.waiting.is_empty() {
@@ -405,7 +440,7 @@ impl Driver {
 
     /// The load's next step that is a request: objects are announced only where the binding says so.
     #[inline]
-    fn next_request(&self, load: &mut (impl Load + ?Sized)) -> Option<Access> {
+    fn next_request(&self, load: &mut dyn Load) -> Option<Access> {
         loop {
             let access = load.step()?;
             if access.operation != Operation::Allocate || self.binding == Binding::Allocate {
@@ -415,9 +450,9 @@ impl Driver {
     }
 
     #[inline]
-    fn submit<T: BlockTarget>(
+    fn submit(
         &mut self,
-        target: &mut T,
+        target: &mut dyn BlockTarget,
         form: FrameForm,
         now: Time,
         request: &Waiting,
@@ -484,7 +519,7 @@ impl Driver {
 
     /// Takes as many frames as a read or write has blocks; false if there are too few.
     #[inline]
-    fn acquire<T: BlockTarget>(&mut self, target: &mut T, form: FrameForm, blocks: usize) -> bool {
+    fn acquire(&mut self, target: &mut dyn BlockTarget, form: FrameForm, blocks: usize) -> bool {
         assert!(
             blocks <= self.access_blocks_max,
             "an access of {blocks} blocks on a driver for {}",
@@ -515,12 +550,7 @@ impl Driver {
 
     /// Ends a request; false if no more should be submitted.
     #[inline]
-    fn complete<T: BlockTarget>(
-        &mut self,
-        target: &mut T,
-        outcome: &mut Outcome,
-        done: Done,
-    ) -> Result<bool, RunError> {
+    fn complete(&mut self, target: &mut dyn BlockTarget, outcome: &mut Outcome, done: Done) -> Result<bool, RunError> {
         let slot = done.tag as usize;
         let Slot { access, since, .. } = self.slots[slot];
         self.slots[slot].under_way = false;
@@ -559,7 +589,7 @@ impl Driver {
 
     /// Compares what a read returned, and gives its frames back.
     #[inline]
-    fn check_read<T: BlockTarget>(&mut self, target: &mut T, slot: usize, access: Access) -> Result<(), RunError> {
+    fn check_read(&mut self, target: &mut dyn BlockTarget, slot: usize, access: Access) -> Result<(), RunError> {
         for index in 0..access.blocks as usize {
             let block = access.first + index as u64;
             let place = slot * self.access_blocks_max + index;

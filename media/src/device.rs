@@ -384,7 +384,6 @@ impl Media for EmulatedDevice {
         &self.geometry
     }
 
-    #[inline]
     fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {
         if self.queue.len() + self.commits.len() >= COMMANDS_MAX {
             return Err(QueueFull);
@@ -401,7 +400,6 @@ impl Media for EmulatedDevice {
         Ok(())
     }
 
-    #[inline]
     fn poll(&mut self, now: Time, _frames: &mut Frames, completions: &mut Vec<Completion>) {
         self.now = self.now.max(now);
         self.advance_commits();

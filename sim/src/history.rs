@@ -14,6 +14,9 @@
 //! Where the simulator damaged the medium it says so ([`History::damage`]): that version of that block may be an error
 //! from then on. Wrong data it may never be, and every other block is as if nothing had happened.
 
+mod changes;
+
+use changes::Changes;
 use std::collections::BTreeSet;
 
 /// Names a write or trim. 0 is the state of a new drive.
@@ -74,12 +77,13 @@ struct Entry {
     failed: bool,
 }
 
+/// A copy of all of them costs no allocation for most.
 #[derive(Clone)]
 struct Block {
     /// What a read may find now.
-    candidates: Vec<Change>,
+    candidates: Changes,
     /// What has touched it since everything was last known to be durable.
-    touched: Vec<Change>,
+    touched: Changes,
 }
 
 /// All that a host did, and what follows from it.
@@ -112,7 +116,7 @@ impl History {
             durable: true,
             failed: false,
         };
-        let block = Block { candidates: vec![0], touched: vec![0] };
+        let block = Block { candidates: Changes::one(0), touched: Changes::one(0) };
         History {
             changes: vec![new],
             blocks: vec![block; blocks as usize],
@@ -128,7 +132,7 @@ impl History {
     /// There are as many blocks, at least; new ones hold nothing.
     pub fn grow(&mut self, blocks: u64) {
         if blocks > self.blocks() {
-            let block = Block { candidates: vec![0], touched: vec![0] };
+            let block = Block { candidates: Changes::one(0), touched: Changes::one(0) };
             self.blocks.resize(blocks as usize, block);
         }
     }
@@ -209,7 +213,7 @@ impl History {
             self.changes[..looked_below].iter_mut().for_each(|change| change.durable = true);
             for (block, version) in self.blocks.iter_mut().zip(versions) {
                 block.touched.retain(|change| *change as usize >= looked_below);
-                block.touched.insert(0, version);
+                block.touched.push_front(version);
             }
         }
         let mut all = true;
@@ -270,7 +274,7 @@ impl History {
     /// What a read of these blocks may find that is submitted now.
     #[must_use]
     pub fn readable(&self, first: u64, blocks: u64) -> Vec<Vec<Change>> {
-        self.blocks[first as usize..(first + blocks) as usize].iter().map(|block| block.candidates.clone()).collect()
+        self.blocks[first as usize..(first + blocks) as usize].iter().map(|block| block.candidates.to_vec()).collect()
     }
 
     /// What a block holds after `change`: data of that write, zeroes or an error; see [`Found`].
@@ -408,8 +412,7 @@ impl History {
         versions.resize(self.blocks.len(), 0);
         self.under_way = 0;
         for (block, version) in self.blocks.iter_mut().zip(&versions) {
-            block.candidates.clear();
-            block.candidates.push(*version);
+            block.candidates = Changes::one(*version);
         }
         self.looked = Some((versions, self.changes.len()));
     }

@@ -56,8 +56,11 @@ impl Flash {
             return;
         }
         let (durable, is_in_doubt) = (journal.log.durable(), journal.log.is_in_doubt());
+        if !self.resets.is_any_ready(durable, is_in_doubt, &mut self.reads) {
+            return;
+        }
         for _ in 0..self.resets.waiting() {
-            let Some(chunk) = self.resets.next(durable, is_in_doubt, &mut self.reads) else { continue };
+            let Some(chunk) = self.resets.next(durable, &mut self.reads) else { continue };
             if self.chunks.is_suspect(chunk) {
                 self.arrived(chunk);
                 self.retire(&journal.superblock, chunk);

@@ -354,6 +354,7 @@ impl Provisioning {
     }
 
     /// Chunks that host writes may still open, all groups together.
+    #[inline]
     #[must_use]
     pub fn host_chunks(&self) -> u32 {
         // The sum of `host_chunks_in_group`, but at most `host_chunks_in_all`: in one pass, because every write asks.

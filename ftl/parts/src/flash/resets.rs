@@ -59,6 +59,7 @@ impl Resets {
     }
 
     /// Whether a chunk waits for its reset.
+    #[inline]
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -111,16 +112,27 @@ impl Resets {
         self.waiting.len()
     }
 
-    /// The next chunk that waits, if nothing of it can be needed any more; else it waits on behind the others. The log is durable up
-    /// to `durable`, and something of it is in doubt or not.
-    #[inline]
-    pub fn next(&mut self, durable: u64, is_in_doubt: bool, reads: &mut Reads) -> Option<ChunkId> {
+    /// Whether nothing of one of them can be needed any more. The log is durable up to `durable`, and something of it is in doubt
+    /// or not. Asked at every turn of the drive, where mostly none is ready.
+    pub fn is_any_ready(&mut self, durable: u64, is_in_doubt: bool, reads: &mut Reads) -> bool {
         if !is_in_doubt {
             self.in_doubt.clear();
             self.is_all_in_doubt = false;
         }
+        self.waiting.iter().any(|waiting| self.is_ready(waiting, durable, reads))
+    }
+
+    #[inline]
+    fn is_ready(&self, waiting: &Waiting, durable: u64, reads: &mut Reads) -> bool {
+        waiting.barrier <= durable && !self.is_kept(waiting.chunk) && reads.have_ended(waiting.grace)
+    }
+
+    /// The next chunk that waits, if nothing of it can be needed any more ([`Resets::is_any_ready`]); else it waits on behind the
+    /// others.
+    #[inline]
+    pub fn next(&mut self, durable: u64, reads: &mut Reads) -> Option<ChunkId> {
         let waiting = self.waiting.pop_front()?;
-        if self.is_kept(waiting.chunk) || waiting.barrier > durable || !reads.have_ended(waiting.grace) {
+        if !self.is_ready(&waiting, durable, reads) {
             self.waiting.push_back(waiting);
             return None;
         }
