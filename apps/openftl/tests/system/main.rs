@@ -28,6 +28,7 @@
 //! | [`log`] | the log of a server |
 //! | [`pynvmeof`] | an NVMe host in user space that is not ours |
 //! | [`rocksdb`] | RocksDB's own programs on a table drive |
+//! | [`alfs`] | a file system that manages its own flash, mounted |
 //! | [`activation`] | sockets that a service manager passes, and what it is told |
 //! | [`scripts`] | what scripts ask of a server |
 //! | [`segments`] | a drive of append-only segments |
@@ -44,6 +45,7 @@
 //! Nothing here waits for time to pass: every wait is for a fact, and has a bound that only a hang reaches.
 
 mod activation;
+mod alfs;
 mod bad_input;
 mod browser;
 mod client;
