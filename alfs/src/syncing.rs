@@ -103,6 +103,9 @@ impl<T: SegmentTarget> Volume<T> {
             self.syncs.remove(&ticket);
             return Err(Stop::DAMAGED);
         }
+        if self.options.is_read_only {
+            return Ok(Reply::Done);
+        }
         let syncing = &mut self.syncing;
         let wanted = match self.syncs.get(&ticket) {
             Some(wanted) => *wanted,

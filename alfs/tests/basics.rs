@@ -1,7 +1,7 @@
 //! What everybody expects of a file system.
 
 use crate::host::Host;
-use openftl_alfs::{Changes, FileKind, FileSystem, Inode, Operation, Refusal, RenameHow, Reply};
+use openftl_alfs::{Changes, FileKind, FileSystem, Inode, Operation, Options, Refusal, RenameHow, Reply, Volume};
 
 fn bytes(seed: usize, count: usize) -> Vec<u8> {
     (0..count).map(|at| (at * 31 + at / 251 + seed * 7) as u8).collect()
@@ -181,4 +181,23 @@ fn folders_move_but_not_below_themselves() {
     assert_eq!(host.attributes(&Operation::Lookup { parent: a, name: b".." }).inode, c);
     host.mount_again();
     assert_eq!(host.lookup(c, "x"), Ok(a));
+}
+
+#[test]
+fn a_volume_that_is_mounted_read_only_can_be_read_and_synced_and_nothing_is_written() {
+    let mut host = Host::new(80, 1);
+    let file = host.make(Inode::ROOT, "file", FileKind::Regular);
+    host.write(file, 0, &bytes(3, 20_000));
+    let drive = host.volume.take().unwrap().unmount(&mut host.clock).map_err(|(_, error)| error).unwrap();
+    let written = |host: &mut Host| host.volume().target().zones().statistics().0.host_blocks_written;
+    let options = Options { is_read_only: true, ..Options::default() };
+    host.volume = Some(Volume::mount(drive, options, &mut host.clock).map_err(|(_, error)| error).unwrap());
+    let before = written(&mut host);
+    assert_eq!(host.read(file, 0, 20_000), bytes(3, 20_000));
+    host.sync();
+    let refused = host.run(&Operation::Unlink { parent: Inode::ROOT, name: b"file" });
+    assert_eq!(refused, Err(Refusal::ReadOnly));
+    host.check();
+    host.rest(10_000);
+    assert_eq!(written(&mut host), before);
 }
