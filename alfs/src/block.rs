@@ -63,10 +63,13 @@ impl Kind {
         })
     }
 
+    /// Kinds of blocks that are found by their number in the map of nodes.
+    pub const NODES: [Kind; 4] = [Kind::Inode, Kind::Direct, Kind::Indirect, Kind::Xattrs];
+
     /// Whether such blocks are found by their number in the map of nodes.
     #[must_use]
     pub fn is_node(self) -> bool {
-        matches!(self, Kind::Inode | Kind::Direct | Kind::Indirect | Kind::Xattrs)
+        Kind::NODES.contains(&self)
     }
 }
 

@@ -3,6 +3,7 @@
 //! What is dirty stays until it is written. Of the rest, what was not used for longest leaves when there is more than [`Budget`] says.
 
 use crate::block::{Bytes, Kind};
+use crate::inode::fields;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -38,6 +39,18 @@ pub struct Node {
     /// Where it is on media; 0: nowhere yet.
     pub address: u32,
     is_used: bool,
+}
+
+impl Node {
+    /// Whether it says where blocks of a file are.
+    #[must_use]
+    pub fn has_addresses(&self) -> bool {
+        match self.kind {
+            Kind::Inode => !fields(&self.bytes).is_inline(),
+            Kind::Direct => true,
+            _ => false,
+        }
+    }
 }
 
 /// A block of a file.

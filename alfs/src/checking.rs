@@ -186,8 +186,7 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     fn check_node(&mut self, walk: &mut Walk, node: u32, clock: &mut dyn Clock) -> Result<(), MountError> {
-        const KINDS: [Kind; 4] = [Kind::Inode, Kind::Direct, Kind::Indirect, Kind::Xattrs];
-        if self.wait(clock, |volume| volume.pin(node, &KINDS))?.is_err() {
+        if self.wait(clock, |volume| volume.pin(node, &Kind::NODES))?.is_err() {
             walk.report.find(format!("node {node} cannot be read, or is another block"));
             return Ok(());
         }

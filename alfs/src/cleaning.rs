@@ -56,12 +56,19 @@ pub(crate) struct Cleaning {
     avoid: BTreeSet<u32>,
 }
 
-const NODES: [Kind; 4] = [Kind::Inode, Kind::Direct, Kind::Indirect, Kind::Xattrs];
-
 impl<T: SegmentTarget> Volume<T> {
     /// Whether the file system cleans, whatever hosts do.
     fn has_to_clean(&self) -> bool {
         self.segments.free() < CLEAN_BELOW
+    }
+
+    /// Whether there may be more free segments without anything being deleted.
+    pub(crate) fn can_gain_segments(&self) -> bool {
+        self.cleaning.victim.is_some()
+            || self.segments.greedy_victim(&self.cleaning.avoid).is_some()
+            || self.segments.has_useless()
+            || self.has_trimmed()
+            || !self.syncing.is_idle()
     }
 
     /// When it cleans without need, if there is something worth it.
@@ -253,7 +260,7 @@ impl<T: SegmentTarget> Volume<T> {
         match owner.slot {
             IS_NODE => {
                 if self.address_of_node(owner.node)? == address {
-                    self.pin(owner.node, &NODES)?;
+                    self.pin(owner.node, &Kind::NODES)?;
                     _ = self.cache.node_mut(owner.node);
                     self.changed();
                 }
@@ -269,19 +276,14 @@ impl<T: SegmentTarget> Volume<T> {
             }
             _ => {}
         }
-        match self.pin(owner.node, &NODES) {
+        match self.pin(owner.node, &Kind::NODES) {
             Ok(()) => {}
             Err(Stop::Refused(crate::operation::Refusal::Stale)) => return Ok(None),
             Err(stop) => return Err(stop),
         }
         let node = self.cache.node(owner.node);
         let (is_inode, bytes) = (node.kind == Kind::Inode, &node.bytes);
-        let has_addresses = match node.kind {
-            Kind::Inode => !fields(bytes).is_inline(),
-            Kind::Direct => true,
-            _ => false,
-        };
-        let Some(place) = place_of(owner, is_inode).filter(|_| has_addresses) else { return Ok(None) };
+        let Some(place) = place_of(owner, is_inode).filter(|_| node.has_addresses()) else { return Ok(None) };
         if self.number(place) != address {
             return Ok(None);
         }
@@ -342,17 +344,11 @@ impl<T: SegmentTarget> Volume<T> {
 
     /// Whether an address is still where it was: the node may be another one by now, or gone.
     fn is_still(&mut self, place: Place, address: u32) -> Step<bool> {
-        match self.pin(place.node, &NODES) {
+        match self.pin(place.node, &Kind::NODES) {
             Ok(()) => {}
             Err(Stop::Wait) => return Err(Stop::Wait),
             Err(Stop::Refused(_)) => return Ok(false),
         }
-        let node = self.cache.node(place.node);
-        let has_addresses = match node.kind {
-            Kind::Inode => !fields(&node.bytes).is_inline(),
-            Kind::Direct => true,
-            _ => false,
-        };
-        Ok(has_addresses && self.number(place) == address)
+        Ok(self.cache.node(place.node).has_addresses() && self.number(place) == address)
     }
 }

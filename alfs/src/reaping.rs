@@ -13,8 +13,6 @@ use openftl_parts::target::SegmentTarget;
 /// Nodes that are freed in one turn.
 const NODES_PER_TURN: usize = 16;
 
-const NODES: [Kind; 4] = [Kind::Inode, Kind::Direct, Kind::Indirect, Kind::Xattrs];
-
 impl<T: SegmentTarget> Volume<T> {
     /// Frees some doomed nodes. Returns whether anything was done.
     pub(crate) fn reap(&mut self) -> bool {
@@ -41,7 +39,7 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     fn reap_node(&mut self, node: u32) -> Step<()> {
-        self.pin(node, &NODES)?;
+        self.pin(node, &Kind::NODES)?;
         let found = self.cache.node(node);
         let (kind, has_contents) = (found.kind, !fields(&found.bytes).is_inline());
         let mut children = Vec::new();

@@ -184,6 +184,9 @@ pub const CLEAN_BELOW: usize = 8;
 /// With fewer than this nothing is changed by hosts until there are more.
 pub const WAIT_BELOW: usize = 4;
 
+/// With so many hosts can delete, even if cleaning gains nothing.
+pub const DELETE_ABOVE: usize = 2;
+
 /// All segments.
 #[derive(Debug)]
 pub struct Segments {

@@ -3,16 +3,17 @@
 //! An operation first loads all that it needs, which may take several attempts, and then changes everything at once, in memory and at the ends of logs.
 //! So operations never see each other half done, and there is no lock.
 
-use crate::block::{Bytes, Kind, look, verify};
+use crate::block::{Bytes, Kind, look, number_at, verify};
 use crate::cache::{Budget, Cache, Key, Slot};
 use crate::cleaning::Cleaning;
-use crate::inode::{Fields, fields, fields_mut};
+use crate::inode::{ADDRESSES, AREA, Fields, fields, fields_mut};
 use crate::names;
-use crate::node_map::{NodeMap, address_in, block_of};
+use crate::node_map::{NodeMap, address_in, block_of, nodes_of};
 use crate::operation::{FileKind, FileTime, Inode, Operation, Refusal, Reply, Ticket};
 use crate::reading::Reading;
-use crate::segments::{Log, Owner, Segments, Shape, put_owners};
+use crate::segments::{ANCHORS, DELETE_ABOVE, Log, Owner, Segments, Shape, WAIT_BELOW, put_owners};
 use crate::syncing::Syncing;
+use crate::tree::{FANOUT, SLOTS};
 use openftl_core::{Frame, FrameForm, Nanos, Time};
 use openftl_parts::target::{Done, Durability, Request, SegmentTarget};
 use openftl_parts::words::{Handle, TRANSACTION_BLOCKS_MAX};
@@ -441,9 +442,10 @@ impl<T: SegmentTarget> Volume<T> {
         if self.options.is_read_only || self.failed.is_some() {
             return Err(Refusal::ReadOnly.into());
         }
-        if self.syncing.is_gathering() || self.segments.free() < crate::segments::WAIT_BELOW {
+        if self.syncing.is_gathering() {
             return Err(Stop::Wait);
         }
+        self.expect_segments(blocks > 0)?;
         if self.doomed.len() > DOOMED_MAX || self.cache.dirty() >= self.dirty_max() {
             self.syncing.is_wanted |= self.cache.dirty() >= self.dirty_max();
             return Err(Stop::Wait);
@@ -452,6 +454,18 @@ impl<T: SegmentTarget> Volume<T> {
             return Err(if self.doomed.is_empty() { Refusal::NoRoom.into() } else { Stop::Wait });
         }
         Ok(())
+    }
+
+    /// Whether there are free segments to change something, `to_append`: to append to logs at once. Where what is of use cannot be read nothing can be
+    /// cleaned, so nobody waits for that; hosts can still delete.
+    pub(crate) fn expect_segments(&self, to_append: bool) -> Step<()> {
+        let free = self.segments.free();
+        match free < WAIT_BELOW {
+            false => Ok(()),
+            true if self.can_gain_segments() => Err(Stop::Wait),
+            true if to_append || free < DELETE_ABOVE => Err(Refusal::NoRoom.into()),
+            true => Ok(()),
+        }
     }
 
     /// Dirty blocks before everything waits until they are written.
@@ -586,14 +600,36 @@ impl<T: SegmentTarget> Volume<T> {
         match key {
             Key::Node(node) => {
                 let kind = look(bytes).expect("it was just looked at").kind;
-                let is_sound = kind != Kind::Inode || is_sound_inode(&copy);
-                match is_sound {
+                match self.is_sound_node(&copy, kind) {
                     true => self.cache.put_node(node, copy, kind, address),
                     false => self.cache.fail(key),
                 }
             }
-            Key::Map(index) => self.cache.put_map(index, copy),
+            Key::Map(index) => {
+                let addresses = nodes_of(index).map(|node| address_in(&copy, node));
+                match self.are_addresses(addresses) {
+                    true => self.cache.put_map(index, copy),
+                    false => self.cache.fail(key),
+                }
+            }
             Key::Page(inode, index) => self.cache.put_page((inode, index), copy, false),
+        }
+    }
+
+    /// Whether blocks can be at these addresses.
+    fn are_addresses(&self, mut addresses: impl Iterator<Item = u32>) -> bool {
+        let shape = self.segments.shape;
+        addresses.all(|address| address == 0 || (ANCHORS..shape.segments).contains(&shape.segment_of(address)))
+    }
+
+    /// Whether a node is possible, as far as itself goes: nobody who uses it looks again.
+    fn is_sound_node(&self, bytes: &Bytes, kind: Kind) -> bool {
+        let numbers = |at: usize, count: usize| (0..count).map(move |slot| number_at(bytes, at + 4 * slot));
+        match kind {
+            Kind::Inode if fields(bytes).is_inline() => is_sound_inode(bytes),
+            Kind::Inode => is_sound_inode(bytes) && self.are_addresses(numbers(AREA, ADDRESSES)),
+            Kind::Direct => self.are_addresses(numbers(SLOTS, FANOUT as usize)),
+            _ => true,
         }
     }
 

@@ -118,6 +118,7 @@ impl<T: SegmentTarget> Volume<T> {
         }
         self.expect_nodes()?;
         self.expect_change(if new > 0 { new + NODES_FOR_CONTENTS } else { 0 } + u64::from(fields.is_inline()))?;
+        self.expect_segments(whole > 0)?;
         self.expect_log(Log::WarmData, whole)?;
         if fields.is_inline() {
             self.leave_node(inode);

@@ -1,7 +1,10 @@
 //! What everybody expects of a file system.
 
 use crate::host::Host;
-use openftl_alfs::{Changes, FileKind, FileSystem, Inode, Operation, Options, Refusal, RenameHow, Reply, Volume};
+use openftl_alfs::segments::State;
+use openftl_alfs::{
+    Changes, FileKind, FileSystem, Inode, NewFile, Operation, Options, Refusal, RenameHow, Reply, Volume,
+};
 
 fn bytes(seed: usize, count: usize) -> Vec<u8> {
     (0..count).map(|at| (at * 31 + at / 251 + seed * 7) as u8).collect()
@@ -102,7 +105,7 @@ fn a_full_file_system_deletes_and_is_written_over_and_over() {
         let made = Operation::Make {
             parent: Inode::ROOT,
             name: name.as_bytes(),
-            file: openftl_alfs::NewFile { kind: FileKind::Regular, mode: 0o600, uid: 0, gid: 0, device: 0 },
+            file: NewFile { kind: FileKind::Regular, mode: 0o600, uid: 0, gid: 0, device: 0 },
         };
         let inode = match host.run(&made) {
             Ok(Reply::Attributes(attributes)) => attributes.inode,
@@ -200,4 +203,94 @@ fn a_volume_that_is_mounted_read_only_can_be_read_and_synced_and_nothing_is_writ
     host.check();
     host.rest(10_000);
     assert_eq!(written(&mut host), before);
+}
+
+#[test]
+fn a_full_file_system_in_which_each_block_has_a_node_of_its_own_is_overwritten_for_ever() {
+    for (chunks, width, size) in [(80, 1, 5000), (80, 1, 4096), (100, 1, 9000), (200, 2, 4096)] {
+        let mut host = Host::new(chunks, width);
+        let mut files = Vec::new();
+        for number in 0.. {
+            let name = format!("{number}");
+            let file = NewFile { kind: FileKind::Regular, mode: 0o600, uid: 0, gid: 0, device: 0 };
+            let made = host.run(&Operation::Make { parent: Inode::ROOT, name: name.as_bytes(), file });
+            let Ok(Reply::Attributes(made)) = made else { break };
+            let data = bytes(number, size);
+            if host.run(&Operation::Write { inode: made.inode, offset: 0, data: &data }).is_err() {
+                break;
+            }
+            files.push(made.inode);
+        }
+        let mut at = 1;
+        for round in 0..4000 {
+            at = at * 48_271 % 2_147_483_647;
+            let file = at % files.len();
+            let data = bytes(file, size);
+            let write = Operation::Write { inode: files[file], offset: 0, data: &data };
+            assert_eq!(host.run(&write), Ok(Reply::Done), "round {round}: {}", host.volume().describe());
+            if round % 10 == 0 {
+                host.sync();
+            }
+        }
+        assert!(host.volume().statistics().segments_cleaned > 50, "{:?}", host.volume().statistics());
+        for (number, inode) in files.iter().enumerate() {
+            assert_eq!(host.read(*inode, 0, size), bytes(number, size), "file {number}");
+        }
+        host.mount_again();
+    }
+}
+
+#[test]
+fn a_file_system_that_cannot_clean_says_that_it_is_full_and_still_deletes() {
+    let mut host = Host::new(80, 1);
+    let mut files = Vec::new();
+    'full: loop {
+        let inode = host.make(Inode::ROOT, &format!("{}", files.len()), FileKind::Regular);
+        files.push(inode);
+        for block in 0..24 {
+            let data = bytes(block, 4096);
+            let offset = (block as u64) << 12;
+            if host.run(&Operation::Write { inode, offset, data: &data }) != Ok(Reply::Done) {
+                break 'full;
+            }
+        }
+    }
+    host.sync();
+    let segments = host.volume().segments();
+    let (shape, mut damaged) = (segments.shape, 0);
+    let full: Vec<u32> = (0..shape.segments).filter(|index| segments.segment(*index).state == State::Full).collect();
+    let mut drive = host.volume.take().unwrap().unmount(&mut host.clock).map_err(|(_, error)| error).unwrap();
+    for segment in full {
+        if let Some(ppa) = drive.zones().place_on_media(segment, shape.data_blocks()) {
+            drive.zones_mut().media_mut().corrupt(ppa).unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 10);
+    host.mount(drive).unwrap();
+    // Half of each damaged segment is of no use after this, and no part of it can be had.
+    let mut refused = None;
+    for round in 0..20_000 {
+        let data = bytes(round, 4096);
+        let (inode, block) = (files[round % (files.len() - 1)], round / files.len() % 12 * 2);
+        let write = Operation::Write { inode, offset: (block as u64) << 12, data: &data };
+        match host.run(&write) {
+            Ok(Reply::Done) if round % 50 == 0 => host.sync(),
+            Ok(Reply::Done) => {}
+            other => {
+                refused = Some(other);
+                break;
+            }
+        }
+    }
+    assert_eq!(refused, Some(Err(Refusal::NoRoom)), "{}", host.volume().describe());
+    for number in 0..files.len() {
+        let name = format!("{number}");
+        assert_eq!(host.run(&Operation::Unlink { parent: Inode::ROOT, name: name.as_bytes() }), Ok(Reply::Done));
+    }
+    host.rest(10_000);
+    host.sync();
+    host.mount_again();
+    let file = host.make(Inode::ROOT, "again", FileKind::Regular);
+    host.write(file, 0, &bytes(1, 100_000));
 }

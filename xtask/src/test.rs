@@ -118,8 +118,9 @@ pub const FEATURES: &str = "openftl/tls,openftl-sim/canary";
 pub const RELEASE: [&str; 6] = ["build", "--release", "--package", "openftl", "--features", TLS];
 
 /// Packages whose tests need no minutes and no programs.
-const QUICK: [&str; 14] = [
+const QUICK: [&str; 15] = [
     "openftl-crc32c",
+    "openftl-alfs",
     "openftl-core",
     "openftl-media",
     "openftl-parts",
@@ -398,6 +399,7 @@ mod tests {
     fn packages_of_a_quick_run_exist() {
         let manifests = [
             "crc32c",
+            "alfs",
             "core",
             "media",
             "ftl/parts",

@@ -14,6 +14,7 @@ use openftl_drive::segment_drive::{SegmentDrive, open_stored};
 use openftl_fuse::{Mount, MountOptions, ServeClock, ServeOptions, Stopper, WallClock, serve};
 use openftl_lab::picture::thousands;
 use openftl_parts::Access;
+use openftl_parts::target::{BlockTarget, SegmentTarget};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
@@ -57,15 +58,23 @@ fn mkfs(arguments: &AlfsMkfs) -> Result<(), Failure> {
     let mut clock = Patient(WallClock::new());
     let drive = open_stored(path, Access::ReadWrite, &mut clock)?;
     let read_only = Options { is_read_only: true, ..Options::default() };
-    let drive = match Volume::mount(drive, read_only, &mut clock) {
-        Ok(volume) if !arguments.force => {
-            close(volume.into_target(), &mut clock)?;
-            return Err(Failure::bad_input(format_args!("{}: there is a file system", path.display()))
-                .fix("`--force` replaces it, and all files are lost"));
+    let (drive, there) = match Volume::mount(drive, read_only, &mut clock) {
+        Ok(volume) => (volume.into_target(), Some("there is a file system")),
+        Err((drive, MountError::NoVolume)) if is_empty(&drive) => (drive, None),
+        Err((drive, MountError::NoVolume)) => (drive, Some("its segments were written by another host")),
+        Err((drive, MountError::NoRecord(_) | MountError::OtherShape { .. })) => {
+            (drive, Some("there is a file system that cannot be mounted"))
         }
-        Ok(volume) => volume.into_target(),
-        Err((drive, _)) => drive,
+        Err((drive, error)) => {
+            close(drive, &mut clock)?;
+            return Err(refused(path, error));
+        }
     };
+    if let Some(there) = there.filter(|_| !arguments.force) {
+        close(drive, &mut clock)?;
+        return Err(Failure::bad_input(format_args!("{}: {there}", path.display()))
+            .fix("`--force` replaces it, and all of it is lost"));
+    }
     let mut id = [0; 8];
     getrandom::fill(&mut id).map_err(Failure::failed)?;
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
@@ -83,6 +92,17 @@ fn mkfs(arguments: &AlfsMkfs) -> Result<(), Failure> {
         thousands(shape.segments.into()),
         bytes(shape.segment_blocks.into()),
     ))
+}
+
+/// Whether nothing is written to any segment.
+fn is_empty(drive: &SegmentDrive) -> bool {
+    let segments = drive.segment_blocks().map_or(0, |blocks| drive.blocks() / blocks);
+    (0..segments as u32).all(|segment| drive.segment(segment).written == 0)
+}
+
+/// So many of these.
+fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", thousands(count), if count == 1 { "" } else { "s" })
 }
 
 fn bytes(blocks: u64) -> ByteSize {
@@ -206,19 +226,19 @@ fn fsck(arguments: &AlfsFsck) -> Result<(), Failure> {
         let (ink, sign) = if fsck.sound { (Ink::Good, "✓") } else { (Ink::Bad, "✗") };
         _ = writeln!(
             text,
-            "{} {}: {} files, {} folders, {} nodes, {} of contents and names",
+            "{} {}: {}, {}, {}, {} of contents and names",
             palette.paint(ink, sign),
             path.display(),
-            thousands(fsck.files),
-            thousands(fsck.folders),
-            thousands(fsck.nodes),
+            counted(fsck.files, "file"),
+            counted(fsck.folders, "folder"),
+            counted(fsck.nodes, "node"),
             bytes(fsck.blocks),
         );
         say(&text)?;
     }
     match fsck.sound {
         true => Ok(()),
-        false => Err(Failure::failed(format_args!("{} findings", fsck.findings_all)).about(path.display())),
+        false => Err(Failure::failed(counted(fsck.findings_all, "finding")).about(path.display())),
     }
 }
 

@@ -42,7 +42,7 @@ pub struct AlfsMkfs {
     /// A drive of segments, made by `openftl create`.
     #[arg(value_name = "DRIVE")]
     pub drive: PathBuf,
-    /// Replaces a file system that is there.
+    /// Replaces a file system, or whatever else was written.
     #[arg(long)]
     pub force: bool,
 }

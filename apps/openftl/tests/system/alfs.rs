@@ -113,6 +113,14 @@ fn a_mount_ends_with_its_command_and_with_the_status_of_that() {
     volume.fsck();
 }
 
+/// Has an NVMe host write to the first segment of a drive.
+fn write_by_another_host(drive: &str, folder: &Path) {
+    let zeroes = folder.join("zeroes");
+    fs::write(&zeroes, vec![0; 8192]).unwrap();
+    let write = format!("{} nvme write $OPENFTL_NVME_TCP --input {} --length 8KiB", openftl(), zeroes.display());
+    run_openftl(["serve", drive, "--nvme-tcp", "127.0.0.1:0", "--run", &write]).succeeded();
+}
+
 #[test]
 fn a_drive_that_cannot_have_a_file_system_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
@@ -126,5 +134,11 @@ fn a_drive_that_cannot_have_a_file_system_is_refused_with_the_reason() {
     run_openftl(["alfs", "mkfs", &path("few.oftl")]).failed().saying(&["16 segments", "64", "segment_width"]);
     let volume = Volume::make();
     run_openftl(["alfs", "mkfs", &volume.drive]).failed().saying(&["there is a file system", "--force"]);
+    let other = path("other.oftl");
+    fs::write(folder.path().join("other.toml"), DRIVE.replace("alfs.oftl", "other.oftl")).unwrap();
+    run_openftl(["create", &other, "--drive", &path("other.toml")]).succeeded();
+    write_by_another_host(&other, folder.path());
+    run_openftl(["alfs", "mkfs", &other]).failed().saying(&["written by another host", "--force"]);
+    run_openftl(["alfs", "mkfs", &other, "--force"]).succeeded();
     run_openftl(["alfs", "mount", &volume.drive, &path("nowhere")]).failed().saying(&["nowhere", "create the folder"]);
 }
