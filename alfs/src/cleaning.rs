@@ -54,6 +54,15 @@ pub(crate) struct Cleaning {
     victim: Option<Victim>,
     /// Segments that cannot be cleaned: something in them, or of what owns it, cannot be read.
     avoid: BTreeSet<u32>,
+    /// Nothing was worth cleaning without need, and no record has followed.
+    is_content: bool,
+}
+
+impl Cleaning {
+    /// There is a new record: what is of use has changed.
+    pub fn look_again(&mut self) {
+        self.is_content = false;
+    }
 }
 
 impl<T: SegmentTarget> Volume<T> {
@@ -71,12 +80,17 @@ impl<T: SegmentTarget> Volume<T> {
             || !self.syncing.is_idle()
     }
 
-    /// When it cleans without need, if there is something worth it.
+    /// When it looks for something to clean without need.
     pub(crate) fn cleaning_due(&self) -> Option<Time> {
         let wanted = self.segments.shape.reserve() as usize;
         let is_wanted = self.segments.free() < wanted && self.cleaning.victim.is_none() && !self.has_to_clean();
-        let victim = if is_wanted { self.worthy_victim() } else { None };
-        victim.map(|_| self.last_operation + SILENCE)
+        let may_begin = !self.cleaning.is_content && self.syncing.is_idle() && self.has_frames_to_clean();
+        (is_wanted && may_begin && self.failed.is_none() && !self.options.is_read_only)
+            .then_some(self.last_operation + SILENCE)
+    }
+
+    fn has_frames_to_clean(&self) -> bool {
+        self.frames() >= self.segments.shape.summary_blocks() as usize + BATCH
     }
 
     fn worthy_victim(&self) -> Option<u32> {
@@ -109,13 +123,17 @@ impl<T: SegmentTarget> Volume<T> {
                 return !was_wanted;
             }
             true => self.segments.greedy_victim(&self.cleaning.avoid),
-            false if self.cleaning_due().is_some_and(|due| due <= self.now) => self.worthy_victim(),
+            false if self.cleaning_due().is_some_and(|due| due <= self.now) => {
+                let victim = self.worthy_victim();
+                self.cleaning.is_content = victim.is_none();
+                victim
+            }
             false => None,
         };
         let Some(segment) = victim else { return false };
         let shape = self.segments.shape;
         let blocks = shape.summary_blocks();
-        if self.frames() < blocks as usize + BATCH {
+        if !self.has_frames_to_clean() {
             return false;
         }
         let mut summary = Vec::new();

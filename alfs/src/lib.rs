@@ -35,6 +35,8 @@
 //! | [`names`] | names in a block |
 //! | [`directory`] | a folder |
 //! | `namespace` | names come, go and move |
+//! | `loading` | blocks come to memory |
+//! | `appending` | blocks go to logs |
 //! | `reading`, `writing` | contents of files |
 //! | `xattrs` | extended attributes |
 //! | [`node_map`] | where nodes are |
@@ -49,12 +51,14 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+mod appending;
 pub mod block;
 pub mod cache;
 mod checking;
 mod cleaning;
 pub mod directory;
 pub mod inode;
+mod loading;
 pub mod mounting;
 pub mod names;
 mod namespace;

@@ -428,6 +428,7 @@ impl<T: SegmentTarget> Volume<T> {
             self.syncing.phase = Phase::Idle;
             self.syncing.durable = self.syncing.next - 1;
             self.statistics.syncs += 1;
+            self.cleaning.look_again();
         }
         let empty: Vec<u32> =
             self.syncing.trimmed.iter().filter(|(_, before)| **before <= number).map(|(index, _)| *index).collect();

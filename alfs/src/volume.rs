@@ -3,20 +3,16 @@
 //! An operation first loads all that it needs, which may take several attempts, and then changes everything at once, in memory and at the ends of logs.
 //! So operations never see each other half done, and there is no lock.
 
-use crate::block::{Bytes, Kind, look, number_at, verify};
+use crate::block::{Bytes, Kind};
 use crate::cache::{Budget, Cache, Key, Slot};
 use crate::cleaning::Cleaning;
-use crate::inode::{ADDRESSES, AREA, Fields, fields, fields_mut};
-use crate::names;
-use crate::node_map::{NodeMap, address_in, block_of, nodes_of};
-use crate::operation::{FileKind, FileTime, Inode, Operation, Refusal, Reply, Ticket};
+use crate::node_map::{NodeMap, address_in};
+use crate::operation::{FileTime, Operation, Refusal, Reply, Ticket};
 use crate::reading::Reading;
-use crate::segments::{ANCHORS, DELETE_ABOVE, Log, Owner, Segments, Shape, WAIT_BELOW, put_owners};
+use crate::segments::{DELETE_ABOVE, Segments, Shape, WAIT_BELOW};
 use crate::syncing::Syncing;
-use crate::tree::{FANOUT, SLOTS};
 use openftl_core::{Frame, FrameForm, Nanos, Time};
-use openftl_parts::target::{Done, Durability, Request, SegmentTarget};
-use openftl_parts::words::{Handle, TRANSACTION_BLOCKS_MAX};
+use openftl_parts::target::{Done, Request, SegmentTarget};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -266,135 +262,6 @@ impl<T: SegmentTarget> Volume<T> {
         self.target.frames_mut().acquire(FrameForm::Bytes).ok_or(Stop::Wait)
     }
 
-    /// Reads a block of metadata.
-    fn load(&mut self, key: Key, address: u32) -> Stop {
-        let frame = match self.frame() {
-            Ok(frame) => frame,
-            Err(wait) => return wait,
-        };
-        self.cache.begin(key, address);
-        self.segments.count_read(address, true);
-        let request = Request::Read { first: address.into(), frames: &[frame] };
-        if !self.start(Io::Load { key, frame, address }, request) {
-            self.segments.count_read(address, false);
-            self.cache.forget(key);
-            self.target.frames_mut().release(frame);
-        }
-        Stop::Wait
-    }
-
-    /// Loads a block of the map of nodes. `false`: nothing was ever written of it.
-    pub(crate) fn pin_map(&mut self, index: u32) -> Step<bool> {
-        let block = self.map.blocks.get(index as usize).copied().unwrap_or_default();
-        if block.address == 0 {
-            return Ok(false);
-        }
-        match self.cache.map_slot(index) {
-            Some(Slot::Here(_)) => Ok(true),
-            Some(Slot::Loading(_)) => Err(Stop::Wait),
-            Some(Slot::Failed) => {
-                self.cache.forget(Key::Map(index));
-                Err(Stop::DAMAGED)
-            }
-            None => Err(self.load(Key::Map(index), block.address)),
-        }
-    }
-
-    /// A number of a block of the map, which is in memory if anything was ever written of it.
-    pub(crate) fn address_in_map(&self, node: u32) -> u32 {
-        match self.cache.map_slot(block_of(node)) {
-            Some(Slot::Here(bytes)) => address_in(bytes, node),
-            _ => 0,
-        }
-    }
-
-    /// Where a node is; 0: nowhere.
-    pub(crate) fn address_of_node(&mut self, node: u32) -> Step<u32> {
-        if let Some(address) = self.map.changes.get(&node) {
-            return Ok(*address);
-        }
-        let is_written = self.pin_map(block_of(node))?;
-        Ok(if is_written { self.address_in_map(node) } else { 0 })
-    }
-
-    /// Loads a node, which is to be of one of these kinds.
-    pub(crate) fn pin(&mut self, node: u32, kinds: &[Kind]) -> Step<()> {
-        match self.cache.slot(node) {
-            Some(Slot::Here(found)) if kinds.contains(&found.kind) => Ok(()),
-            Some(Slot::Here(_)) => Err(Stop::DAMAGED),
-            Some(Slot::Loading(_)) => Err(Stop::Wait),
-            Some(Slot::Failed) => {
-                self.cache.forget(Key::Node(node));
-                Err(Stop::DAMAGED)
-            }
-            None => match self.address_of_node(node)? {
-                0 => Err(Refusal::Stale.into()),
-                address => Err(self.load(Key::Node(node), address)),
-            },
-        }
-    }
-
-    /// Loads the node of a file, and returns its attributes.
-    pub(crate) fn pin_inode(&mut self, inode: Inode) -> Step<Fields> {
-        if inode.0 == 0 {
-            return Err(Refusal::Stale.into());
-        }
-        match self.pin(inode.0, &[Kind::Inode]) {
-            Ok(()) => match *self.fields(inode) {
-                // It waits to be freed.
-                fields if fields.links.get() == 0 && !self.held.contains_key(&inode.0) => Err(Refusal::Stale.into()),
-                fields => Ok(fields),
-            },
-            // A host may say any number.
-            Err(Stop::Refused(Refusal::Device)) if matches!(self.cache.slot(inode.0), Some(Slot::Here(_))) => {
-                Err(Refusal::Stale.into())
-            }
-            Err(stop) => Err(stop),
-        }
-    }
-
-    /// The same of a folder.
-    pub(crate) fn pin_directory(&mut self, inode: Inode) -> Step<Fields> {
-        let fields = self.pin_inode(inode)?;
-        if fields.is_directory() { Ok(fields) } else { Err(Refusal::NotADirectory.into()) }
-    }
-
-    /// The same of a file with contents.
-    pub(crate) fn pin_regular(&mut self, inode: Inode) -> Step<Fields> {
-        let fields = self.pin_inode(inode)?;
-        match fields.kind() {
-            Some(FileKind::Regular) => Ok(fields),
-            Some(FileKind::Directory) => Err(Refusal::IsADirectory.into()),
-            _ => Err(Refusal::Invalid.into()),
-        }
-    }
-
-    /// Attributes of a file whose node is in memory.
-    pub(crate) fn fields(&self, inode: Inode) -> &Fields {
-        fields(&self.cache.node(inode.0).bytes)
-    }
-
-    /// The same, to be changed.
-    pub(crate) fn fields_mut(&mut self, inode: Inode) -> &mut Fields {
-        fields_mut(&mut self.cache.node_mut(inode.0).bytes)
-    }
-
-    /// Loads a block of a file whose node is in memory. `false`: it is a hole.
-    pub(crate) fn pin_page(&mut self, inode: Inode, index: u32) -> Step<bool> {
-        match self.cache.page_slot((inode.0, index)) {
-            Some(Slot::Here(_)) => Ok(true),
-            Some(Slot::Loading(_)) => Err(Stop::Wait),
-            Some(Slot::Failed) => {
-                self.cache.forget(Key::Page(inode.0, index));
-                Err(Stop::DAMAGED)
-            }
-            None => match self.address_of(inode.0, index.into())? {
-                0 => Ok(false),
-                address => Err(self.load(Key::Page(inode.0, index), address)),
-            },
-        }
-    }
-
     /// A free node becomes this one. There is one ([`Volume::expect_nodes`]).
     pub(crate) fn new_node(&mut self, kind: Kind, bytes: Box<Bytes>) -> u32 {
         let node = self.map.take().expect("free nodes were looked for");
@@ -479,73 +346,6 @@ impl<T: SegmentTarget> Volume<T> {
         self.syncing.due.get_or_insert(due);
     }
 
-    /// Whether so many blocks can be appended to a log now.
-    pub(crate) fn expect_log(&mut self, log: Log, blocks: u32) -> Step<()> {
-        let segments = self.segments.segments_for(log, blocks);
-        let summaries = (segments + 1) * self.segments.shape.summary_blocks() as usize;
-        let has_frames = self.frames() >= blocks as usize + summaries;
-        if has_frames && segments <= self.segments.free() { Ok(()) } else { Err(Stop::Wait) }
-    }
-
-    /// Appends a block, which is in a frame, to a log. Returns its address. [`Volume::expect_log`] has said that it can be.
-    pub(crate) fn append(&mut self, log: Log, owner: Owner, frame: Frame) -> u32 {
-        if self.segments.heads[log as usize].is_none() {
-            assert!(self.segments.open(log), "a log has no segment to go on in: {}", self.describe());
-        }
-        let address = self.segments.append(log, owner, frame);
-        if self.segments.room(log) == 0 {
-            self.append_summary(log);
-        } else if self.segments.heads[log as usize].as_ref().is_some_and(|head| head.run.len() >= RUN_MAX) {
-            self.submit_run(log);
-        }
-        address
-    }
-
-    /// Ends the segment of a log, all blocks of which are written but its summary, or the rest of that.
-    pub(crate) fn append_summary(&mut self, log: Log) {
-        let head = self.segments.heads[log as usize].as_ref().expect("the log has a segment");
-        let (segment, sequence) = (head.segment, self.syncing.next);
-        let there = head.submitted.saturating_sub(self.segments.shape.data_blocks()) as usize;
-        let mut frames = Vec::new();
-        for owners in head.owners.chunks(crate::segments::OWNERS_PER_BLOCK as usize).skip(there) {
-            let frame = self.target.frames_mut().acquire(FrameForm::Bytes).expect("frames were counted");
-            let bytes = self.target.frames_mut().bytes_mut(frame);
-            put_owners(bytes, owners);
-            crate::block::seal(bytes, Kind::Summary, segment, sequence, self.id);
-            frames.push(frame);
-        }
-        self.statistics.summaries += frames.len() as u64;
-        self.segments.heads[log as usize].as_mut().expect("it was just there").run.append(&mut frames);
-        self.submit_run(log);
-        self.segments.fill(log);
-    }
-
-    /// Hands the last blocks of a log to the drive.
-    pub(crate) fn submit_run(&mut self, log: Log) {
-        let Some(head) = self.segments.heads[log as usize].as_mut() else { return };
-        if head.run.is_empty() {
-            return;
-        }
-        let frames = std::mem::take(&mut head.run);
-        let mut first = u64::from(head.segment * self.segments.shape.segment_blocks + head.submitted);
-        head.submitted += frames.len() as u32;
-        let mut rest = &frames[..];
-        while !rest.is_empty() {
-            let (now, behind) = rest.split_at(rest.len().min(TRANSACTION_BLOCKS_MAX));
-            let request = Request::Write { first, frames: now, durability: Durability::Volatile, handle: Handle::NONE };
-            if !self.start(Io::Write, request) {
-                self.fail("the drive does not take what is written in order");
-                rest.iter().for_each(|frame| self.target.frames_mut().release(*frame));
-                return;
-            }
-            (first, rest) = (first + now.len() as u64, behind);
-        }
-    }
-
-    pub(crate) fn submit_runs(&mut self) {
-        Log::ALL.into_iter().for_each(|log| self.submit_run(log));
-    }
-
     /// What has ended.
     fn end(&mut self, io: Io, is_fine: bool) {
         match io {
@@ -567,69 +367,6 @@ impl<T: SegmentTarget> Volume<T> {
             Io::Flush { number } => self.flushed(number, is_fine),
             Io::Trim if !is_fine => self.fail("a segment could not be trimmed"),
             Io::Trim => {}
-        }
-    }
-
-    fn loaded(&mut self, key: Key, frame: Frame, address: u32, is_fine: bool) {
-        if !self.cache.is_loading(key, address) {
-            return;
-        }
-        if let Key::Page(inode, _) = key
-            && !matches!(self.cache.slot(inode), Some(Slot::Here(_)))
-        {
-            // What the file is decides what its blocks have to be: it is read again with its file.
-            return self.cache.forget(key);
-        }
-        let bytes = self.target.frames().bytes(frame);
-        let is_it = is_fine
-            && match key {
-                Key::Node(node) => {
-                    look(bytes).is_ok_and(|seen| seen.kind.is_node() && seen.identity == node && seen.volume == self.id)
-                }
-                Key::Map(index) => verify(bytes, Kind::NodeMap, index, self.id).is_ok(),
-                Key::Page(inode, _) if fields(&self.cache.node(inode).bytes).is_directory() => {
-                    verify(bytes, Kind::Names, inode, self.id).is_ok() && names::is_sound(crate::directory::area(bytes))
-                }
-                Key::Page(..) => true,
-            };
-        if !is_it {
-            self.cache.fail(key);
-            return;
-        }
-        let copy: Box<Bytes> = Box::new(*bytes);
-        match key {
-            Key::Node(node) => {
-                let kind = look(bytes).expect("it was just looked at").kind;
-                match self.is_sound_node(&copy, kind) {
-                    true => self.cache.put_node(node, copy, kind, address),
-                    false => self.cache.fail(key),
-                }
-            }
-            Key::Map(index) => {
-                let addresses = nodes_of(index).map(|node| address_in(&copy, node));
-                match self.are_addresses(addresses) {
-                    true => self.cache.put_map(index, copy),
-                    false => self.cache.fail(key),
-                }
-            }
-            Key::Page(inode, index) => self.cache.put_page((inode, index), copy, false),
-        }
-    }
-
-    /// Whether blocks can be at these addresses.
-    fn are_addresses(&self, mut addresses: impl Iterator<Item = u32>) -> bool {
-        let shape = self.segments.shape;
-        addresses.all(|address| address == 0 || (ANCHORS..shape.segments).contains(&shape.segment_of(address)))
-    }
-
-    /// Whether a node is possible, as far as itself goes: nobody who uses it looks again.
-    fn is_sound_node(&self, bytes: &Bytes, kind: Kind) -> bool {
-        let numbers = |at: usize, count: usize| (0..count).map(move |slot| number_at(bytes, at + 4 * slot));
-        match kind {
-            Kind::Inode if fields(bytes).is_inline() => is_sound_inode(bytes),
-            Kind::Inode => is_sound_inode(bytes) && self.are_addresses(numbers(AREA, ADDRESSES)),
-            Kind::Direct => self.are_addresses(numbers(SLOTS, FANOUT as usize)),
-            _ => true,
         }
     }
 
@@ -697,22 +434,5 @@ impl<T: SegmentTarget> Volume<T> {
             Operation::Sync => self.sync(ticket),
             Operation::Room => Ok(Reply::Room(self.room())),
         }
-    }
-}
-
-/// Blocks of a log that are handed to the drive at once.
-const RUN_MAX: usize = 64;
-
-/// Whether the node of a file is possible, as far as itself goes.
-fn is_sound_inode(bytes: &Bytes) -> bool {
-    let fields = fields(bytes);
-    let Some(kind) = fields.kind() else { return false };
-    let size = fields.size.get();
-    match kind {
-        FileKind::Directory if fields.is_inline() => names::is_sound(crate::inode::inline(bytes)),
-        FileKind::Directory => usize::from(fields.levels) <= crate::directory::LEVELS_MAX,
-        _ if fields.is_inline() => size <= crate::inode::INLINE_BYTES as u64,
-        FileKind::Symlink => size <= crate::operation::LINK_BYTES_MAX as u64,
-        _ => size <= crate::tree::BLOCKS_MAX * 4096,
     }
 }

@@ -294,3 +294,30 @@ fn a_file_system_that_cannot_clean_says_that_it_is_full_and_still_deletes() {
     let file = host.make(Inode::ROOT, "again", FileKind::Regular);
     host.write(file, 0, &bytes(1, 100_000));
 }
+
+#[test]
+fn a_silent_file_system_cleans_what_is_worth_it_and_then_rests() {
+    let mut host = Host::new(80, 1);
+    let files: Vec<Inode> =
+        (0..100).map(|number| host.make(Inode::ROOT, &format!("{number}"), FileKind::Regular)).collect();
+    for (number, inode) in files.iter().enumerate() {
+        host.write(*inode, 0, &bytes(number, 80_000));
+    }
+    host.sync();
+    // Half of what is of use becomes useless, in every segment.
+    for (number, inode) in files.iter().enumerate() {
+        for block in (0..19).step_by(2) {
+            host.write(*inode, block << 12, &bytes(number, 80_000)[(block as usize) << 12..][..4096]);
+        }
+    }
+    host.sync();
+    let before = *host.volume().statistics();
+    host.rest(60_000);
+    let after = *host.volume().statistics();
+    assert!(after.segments_cleaned > before.segments_cleaned, "{}", host.volume().describe());
+    host.rest(60_000);
+    assert_eq!(host.volume().statistics().segments_cleaned, after.segments_cleaned, "there was an end to it");
+    for (number, inode) in files.iter().enumerate() {
+        assert_eq!(host.read(*inode, 0, 80_000), bytes(number, 80_000));
+    }
+}
