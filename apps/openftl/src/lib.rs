@@ -1,0 +1,115 @@
+//! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `compare`, `sweep`, `inspect`, `check`,
+//! `files`, `pages`, `kv`, `alfs`, `profiles`, `reproduce`, `explore`, `explain`, `completions`, `man`.
+//!
+//! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
+
+mod alfs;
+mod assembly;
+mod bench;
+mod block_command;
+mod check;
+mod chunk_map;
+mod cli;
+mod clock;
+mod companion;
+mod compare;
+mod completions;
+mod contender;
+mod control;
+mod create;
+mod crew;
+mod ctl;
+mod demo;
+mod drive_events;
+mod explain;
+mod explore;
+mod figures;
+mod files;
+mod flash;
+mod host_access;
+mod inspect;
+mod kv;
+mod log;
+mod manual;
+mod measure;
+mod metrics;
+mod namespaces;
+mod notify;
+mod nvme;
+mod page_settings;
+mod pages;
+mod passed;
+mod power;
+mod profiles;
+mod provenance;
+mod ready;
+mod report;
+mod reproduce;
+mod result_file;
+mod serve;
+mod serve_tables;
+mod serve_values;
+mod settings;
+mod sweep;
+mod terminal;
+mod totals;
+mod trial;
+mod zone_settings;
+mod zones_made;
+
+use cli::{Cli, Command};
+use failure::Failure;
+use openftl_drive::{failure, small_file};
+use provenance::Provenance;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The command that the process was called with, to its end.
+pub fn run() -> ExitCode {
+    let _last_words = log::LastWords;
+    let result = match Cli::understood().command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Create(arguments) => create::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Nvme(arguments) => nvme::run(&arguments),
+        Command::Ctl(arguments) => ctl::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Files(arguments) => files::run(&arguments),
+        Command::Alfs(arguments) => alfs::run(&arguments),
+        Command::Pages(arguments) => pages::run(&arguments),
+        Command::Kv(arguments) => kv::run(&arguments),
+        Command::Profiles(arguments) => profiles::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
+        Command::Explore(arguments) => explore::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Man(arguments) => manual::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !log::take_failure(&failure) {
+                _ = writeln!(std::io::stderr(), "{failure}");
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+/// `value` as JSON on several lines; an object also says what made it.
+fn json(value: &dyn erased_serde::Serialize) -> Result<String, Failure> {
+    // Not generic: this and all that it takes is compiled once, not for every report.
+    #[derive(serde::Serialize)]
+    struct Made<'a> {
+        #[serde(flatten)]
+        value: &'a dyn erased_serde::Serialize,
+        made_by: Provenance,
+    }
+    let result = Made { value, made_by: Provenance::of_this_run() };
+    // A list has no room for it.
+    serde_json::to_string_pretty(&result).or_else(|_| serde_json::to_string_pretty(value)).map_err(Failure::failed)
+}
