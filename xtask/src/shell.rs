@@ -17,12 +17,15 @@ pub fn root() -> PathBuf {
     root
 }
 
+/// What cargo says about the workspace.
+pub fn metadata() -> Result<serde_json::Value, String> {
+    let text = output(&mut cargo(["metadata", "--no-deps", "--format-version", "1"]))?;
+    serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))
+}
+
 /// Where cargo puts what it builds.
 pub fn target_directory() -> Result<PathBuf, String> {
-    let text = output(&mut cargo(["metadata", "--no-deps", "--format-version", "1"]))?;
-    let metadata: serde_json::Value =
-        serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
-    match metadata["target_directory"].as_str() {
+    match metadata()?["target_directory"].as_str() {
         Some(directory) => Ok(PathBuf::from(directory)),
         None => Err("cargo metadata names no target_directory".to_owned()),
     }

@@ -136,6 +136,9 @@ const QUICK: [&str; 15] = [
     "xtask",
 ];
 
+/// Their integration tests that try many states.
+const MANY_STATES: [&str; 4] = ["alfs", "canary", "crash_points", "file_systems"];
+
 /// A test that runs every experiment with several seeds, and takes as long as all others of `--quick`.
 const EXPERIMENTS: &str = "every_experiment_comes_to_its_findings";
 
@@ -148,9 +151,8 @@ const HISTORIES: &str = "2000";
 
 impl Run {
     fn quick(mut self) -> ExitCode {
-        let selection = QUICK.iter().flat_map(|package| ["--package", package]).collect();
-        if let Some(built) = self.build(&Selection(selection)) {
-            let (built, _) = set_apart(built);
+        let selection = Selection::of_packages(&QUICK, &MANY_STATES);
+        if let Some(built) = self.build(selection) {
             let mut jobs = jobs(&built, |_| {});
             let of_lab = jobs.iter_mut().filter(|job| job.name.starts_with("openftl-lab "));
             of_lab.for_each(|job| _ = job.command.args(["--skip", EXPERIMENTS]));
@@ -161,7 +163,7 @@ impl Run {
 
     fn all(mut self, options: Options) -> ExitCode {
         self.steps.run(SET_UP.name, setup::install);
-        let Some(built) = self.build(&Selection(vec!["--workspace", "--features", FEATURES])) else {
+        let Some(built) = self.build(Ok(Selection::all(FEATURES))) else {
             return self.finish();
         };
         let has_rocksdb = self.steps.run(ROCKSDB.name, rocksdb::for_tests);
@@ -195,9 +197,9 @@ impl Run {
         self.finish()
     }
 
-    fn build(&mut self, selection: &Selection) -> Option<Vec<Program>> {
+    fn build(&mut self, selection: Result<Selection, String>) -> Option<Vec<Program>> {
         let mut built = None;
-        self.steps.run(BUILD.name, || match programs::build(selection) {
+        self.steps.run(BUILD.name, || match selection.and_then(|selection| programs::build(&selection)) {
             Ok(programs) => {
                 built = Some(programs);
                 Outcome::Done
@@ -415,6 +417,10 @@ mod tests {
         for (folder, package) in manifests.zip(QUICK) {
             let manifest = std::fs::read_to_string(shell::root().join(folder).join("Cargo.toml")).unwrap();
             assert!(manifest.contains(&format!("name = \"{package}\"")), "{folder} is not {package}");
+        }
+        for name in MANY_STATES {
+            let tests = shell::root().join("sim/tests").join(name);
+            assert!(tests.is_dir() || tests.with_extension("rs").is_file(), "sim has no tests of the name {name}");
         }
     }
 }

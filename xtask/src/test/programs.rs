@@ -16,7 +16,33 @@ const LANES: usize = 2;
 
 /// What is built, as arguments of `cargo test`.
 #[derive(Clone, Debug)]
-pub struct Selection(pub Vec<&'static str>);
+pub struct Selection(pub Vec<String>);
+
+impl Selection {
+    /// All test programs of the workspace, with `features`.
+    pub fn all(features: &str) -> Selection {
+        // Without the examples, which measure: `cargo xtask check` compiles them.
+        Selection(["--workspace", "--tests", "--features", features].map(str::to_owned).to_vec())
+    }
+
+    /// The test programs of `packages`, but for integration tests `without`, which are not even built.
+    pub fn of_packages(packages: &[&str], without: &[&str]) -> Result<Selection, String> {
+        let mut words = vec!["--lib".to_owned(), "--bins".to_owned()];
+        words.extend(packages.iter().flat_map(|package| ["--package".to_owned(), (*package).to_owned()]));
+        let metadata = shell::metadata()?;
+        let mut names = BTreeSet::new();
+        for package in metadata["packages"].as_array().into_iter().flatten() {
+            if !packages.iter().any(|name| package["name"] == **name) {
+                continue;
+            }
+            let targets = package["targets"].as_array().into_iter().flatten();
+            let tests = targets.filter(|target| target["kind"][0] == "test");
+            names.extend(tests.filter_map(|test| test["name"].as_str()).filter(|name| !without.contains(name)));
+        }
+        words.extend(names.into_iter().flat_map(|name| ["--test".to_owned(), name.to_owned()]));
+        Ok(Selection(words))
+    }
+}
 
 /// A test program, or the tests in the documentation of all packages.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,8 +78,7 @@ impl Tally {
 
 /// Builds the programs of `selection`, in the order in which cargo would run them.
 pub fn build(selection: &Selection) -> Result<Vec<Program>, String> {
-    // Without the examples, which measure: `cargo xtask check` compiles them.
-    let mut command = shell::cargo(["test", "--no-run", "--tests"]);
+    let mut command = shell::cargo(["test", "--no-run"]);
     command.args(&selection.0);
     println!("$ {}", shell::line(&command));
     command.arg("--message-format=json-render-diagnostics");
