@@ -42,7 +42,7 @@ fn area_mut(bytes: &mut Bytes) -> &mut [u8] {
 }
 
 /// The block of a level that has the names with a hash.
-fn block_for(level: u8, hash: u32) -> u32 {
+pub(crate) fn block_for(level: u8, hash: u32) -> u32 {
     let blocks = 1 << level;
     blocks - 1 + (hash & (blocks - 1))
 }
@@ -55,9 +55,9 @@ pub(crate) struct Found {
     /// What it is.
     pub kind: FileKind,
     /// The block of the folder; `None`: its node.
-    block: Option<u32>,
+    pub block: Option<u32>,
     /// Where there.
-    at: usize,
+    pub at: usize,
 }
 
 impl<T: SegmentTarget> Volume<T> {

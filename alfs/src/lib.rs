@@ -29,6 +29,9 @@
 //! | [`volume`] | a mounted volume |
 //! | `polling` | its turns |
 //! | [`mounting`] | a volume is made, and found again |
+//! | [`rebuilding`] | a volume whose records are lost is made anew |
+//! | `scanning` | the newest block of each node in the logs |
+//! | `survivors` | the files of such a volume that stay |
 //! | [`block`] | a block of metadata |
 //! | [`inode`] | the node of a file |
 //! | [`tree`] | where the blocks of a file are |
@@ -67,8 +70,11 @@ pub mod operation;
 mod polling;
 mod reading;
 mod reaping;
+pub mod rebuilding;
 pub mod record;
+mod scanning;
 pub mod segments;
+mod survivors;
 mod syncing;
 pub mod tree;
 pub mod volume;
@@ -81,4 +87,5 @@ pub use operation::{
     AllocateHow, Attributes, Changes, Data, Entry, FileKind, FileSystem, FileTime, Inode, NewFile, Operation, Refusal,
     RenameHow, Reply, Room, SeekFor, Ticket, XattrHow,
 };
+pub use rebuilding::RebuildReport;
 pub use volume::{Options, Statistics, Volume};

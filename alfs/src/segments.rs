@@ -162,6 +162,13 @@ impl Shape {
         u64::from(self.segments - ANCHORS - self.reserve()) * u64::from(self.data_blocks())
     }
 
+    /// Blocks of the map of nodes, at most: each node has a block, and a block of the map is added only while few nodes are free.
+    #[must_use]
+    pub fn map_blocks_max(self) -> u32 {
+        let blocks = u64::from(self.segments) * u64::from(self.segment_blocks);
+        u32::try_from(blocks.div_ceil(crate::node_map::NODES_PER_BLOCK.into()) + 2).expect("addresses have 32 bits")
+    }
+
     /// The segment of an address.
     #[must_use]
     pub fn segment_of(self, address: u32) -> u32 {
@@ -337,6 +344,15 @@ impl Segments {
         self.heads[log as usize] =
             Some(Head { segment, owners: Vec::new(), recorded: 0, submitted: 0, run: Vec::new() });
         true
+    }
+
+    /// The address of the next block of `log`, if it has a segment or one is free.
+    #[must_use]
+    pub fn next_address(&self, log: Log) -> u32 {
+        match &self.heads[log as usize] {
+            Some(head) => self.shape.first_of(head.segment) + head.owners.len() as u32,
+            None => self.free.first().map_or(0, |segment| self.shape.first_of(*segment)),
+        }
     }
 
     /// The next block of `log`, which has a segment with room, is this one of `owner`. Returns its address.

@@ -9,7 +9,7 @@
 //!
 //! Who asks for durability waits for a record that begins after he asked; all that ask while one is under way share the next one.
 
-use crate::block::{Kind, seal};
+use crate::block::{Kind, seal, seal_at};
 use crate::cache::Slot;
 use crate::inode::fields;
 use crate::node_map::{block_of, nodes_of, set_address_in};
@@ -59,6 +59,8 @@ pub(crate) struct Syncing {
     pub whole_blocks: u32,
     /// Blocks of the map of nodes that are written with the next record, though nothing of them has changed.
     pub map_moves: std::collections::BTreeSet<u32>,
+    /// The next record is whole, and all blocks of the map of nodes that have changed are written with it.
+    pub wants_map: bool,
     /// The last flush that was begun.
     flush: u64,
     is_flushing: bool,
@@ -78,6 +80,7 @@ impl Default for Syncing {
             anchor_written: 0,
             whole_blocks: 0,
             map_moves: std::collections::BTreeSet::new(),
+            wants_map: false,
             flush: 0,
             is_flushing: false,
             trimmed: BTreeMap::new(),
@@ -131,7 +134,8 @@ impl<T: SegmentTarget> Volume<T> {
         if self.failed.is_some() || self.options.is_read_only {
             return false;
         }
-        let is_due = self.syncing.is_wanted || self.syncing.due.is_some_and(|due| due <= self.now);
+        let is_due =
+            self.syncing.is_wanted || self.syncing.wants_map || self.syncing.due.is_some_and(|due| due <= self.now);
         match self.syncing.phase {
             Phase::Idle if is_due && !self.syncing.is_flushing => {
                 self.syncing.phase = Phase::Gathering;
@@ -169,11 +173,10 @@ impl<T: SegmentTarget> Volume<T> {
             self.write_node(node)?;
         }
         let is_whole = self.is_whole_due();
-        if is_whole
-            && self.syncing.whole_blocks > 0
-            && (self.map.changes.len() > CHANGES_MAX || !self.syncing.map_moves.is_empty())
-        {
+        let is_map_due = self.map.changes.len() > CHANGES_MAX || !self.syncing.map_moves.is_empty();
+        if is_whole && (self.syncing.whole_blocks > 0 && is_map_due || self.syncing.wants_map) {
             self.write_map()?;
+            self.syncing.wants_map = false;
         }
         self.write_record(is_whole)?;
         self.syncing.phase = Phase::Flushing;
@@ -220,8 +223,9 @@ impl<T: SegmentTarget> Volume<T> {
         };
         self.expect_log(log, 1)?;
         let frame = self.frame()?;
+        let place = self.segments.next_address(log);
         let found = self.cache.node_mut(node);
-        seal(&mut found.bytes, kind, node, self.syncing.next, self.id);
+        seal_at(&mut found.bytes, kind, node, self.syncing.next, self.id, place);
         self.target.frames_mut().bytes_mut(frame).copy_from_slice(&found.bytes[..]);
         let address = self.append(log, Owner { node, slot: IS_NODE }, frame);
         match old {
@@ -248,7 +252,8 @@ impl<T: SegmentTarget> Volume<T> {
             for (node, address) in self.map.changes.range(nodes_of(index)) {
                 set_address_in(bytes, *node, *address);
             }
-            seal(bytes, Kind::NodeMap, index, self.syncing.next, self.id);
+            let place = self.segments.next_address(Log::ColdNode);
+            seal_at(bytes, Kind::NodeMap, index, self.syncing.next, self.id, place);
             let copy = Box::new(*bytes);
             let address = self.append(Log::ColdNode, Owner { node: index + 1, slot: IS_MAP }, frame);
             self.segments.release(self.map.blocks[index as usize].address);
@@ -274,6 +279,7 @@ impl<T: SegmentTarget> Volume<T> {
             || anchor_written + self.change_blocks_max() > most
             || self.map.changes.len() > 2 * CHANGES_MAX
             || !self.syncing.map_moves.is_empty()
+            || self.syncing.wants_map
     }
 
     /// Blocks that a record of what has changed may have.

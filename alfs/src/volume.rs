@@ -192,6 +192,11 @@ impl<T: SegmentTarget> Volume<T> {
         &self.target
     }
 
+    /// The same, for those who test what the volume bears.
+    pub fn target_mut(&mut self) -> &mut T {
+        &mut self.target
+    }
+
     /// The drive, without the volume: what was not synced is lost.
     #[must_use]
     pub fn into_target(self) -> T {

@@ -4,7 +4,7 @@ use openftl_alfs::{FileKind, Inode, NewFile, Operation};
 use openftl_core::{FrameForm, Nanos};
 use openftl_media::Profile;
 use openftl_parts::Config;
-use openftl_sim::alfs::Alfs;
+use openftl_sim::alfs::{Alfs, lose_records};
 use openftl_sim::file_steps::Asked;
 use openftl_sim::world::profile;
 use openftl_sim::{FileAct, FileCrashPoints, FileStage, FileStep, FileSteps, FileWeights, Leniency};
@@ -17,6 +17,10 @@ fn device(is_protected: bool) -> Profile {
 }
 
 fn stage(is_protected: bool, segments: u32, seed: u64) -> FileStage<Alfs> {
+    stage_of(Alfs::syncing_after(Nanos::from_millis(40)), is_protected, segments, seed)
+}
+
+fn stage_of(mounts: Alfs, is_protected: bool, segments: u32, seed: u64) -> FileStage<Alfs> {
     let config = Config {
         payload: FrameForm::Bytes,
         host_frames: 640,
@@ -34,8 +38,7 @@ fn stage(is_protected: bool, segments: u32, seed: u64) -> FileStage<Alfs> {
     };
     let chunks = segments / 4 + 40;
     let mut stage =
-        FileStage::new(Alfs::syncing_after(Nanos::from_millis(40)), device(is_protected), config, shape, chunks, seed)
-            .expect("there can be such a drive");
+        FileStage::new(mounts, device(is_protected), config, shape, chunks, seed).expect("there can be such a drive");
     stage.world().leniency = Leniency { may_be_full: true, accessed_is_rough: true };
     stage
 }
@@ -147,5 +150,48 @@ fn alfs_bears_every_power_cut_while_it_cleans() {
         let within = cleaned(&mut stage) - before;
         println!("seed {seed}, protected: {is_protected}: {points}, {within} segments cleaned meanwhile");
         assert!(points.cuts > 10, "too few to show anything: {points}, {within} segments cleaned");
+    }
+}
+
+/// A volume that is rebuilt where its records are lost.
+fn rebuilding_stage(is_protected: bool, segments: u32, seed: u64) -> FileStage<Alfs> {
+    let mounts = Alfs { rebuilds: true, ..Alfs::syncing_after(Nanos::from_millis(40)) };
+    stage_of(mounts, is_protected, segments, seed)
+}
+
+#[test]
+fn a_volume_without_records_is_rebuilt_as_it_was() {
+    for seed in first_seed()..first_seed() + 4 {
+        let mut stage = rebuilding_stage(seed % 2 == 0, 200, seed);
+        let mut steps = steps(seed, FileWeights::usual());
+        for number in 0..1500 {
+            let step = steps.next(&stage.world().model);
+            play(&mut stage, &step, &format!("seed {seed}, step {number}"));
+            if number % 300 == 299 {
+                let rebuilt = stage.remount_damaged(lose_records, false);
+                rebuilt.unwrap_or_else(|error| panic!("seed {seed}, rebuilt at {number}: {error}"));
+            }
+        }
+        stage.world().verify().unwrap();
+    }
+}
+
+#[test]
+fn a_rebuild_bears_every_power_cut() {
+    for (is_protected, seed) in [(true, first_seed() + 5), (false, first_seed() + 6)] {
+        let mut stage = rebuilding_stage(is_protected, 64, seed);
+        let (mut steps, mut points) = (steps(seed, FileWeights::usual()), FileCrashPoints::default());
+        for number in 0..150 * times() {
+            let step = steps.next(&stage.world().model);
+            play(&mut stage, &step, &format!("seed {seed}, step {number}"));
+            if number % 75 == 74 {
+                let rebuilt = stage.remount_damaged(lose_records, true);
+                rebuilt.unwrap_or_else(|error| panic!("seed {seed}, rebuilt at {number}: {error}"));
+                points.judge(&mut stage).unwrap_or_else(|error| panic!("seed {seed}, rebuilt at {number}: {error}"));
+                stage.wire().ignore();
+            }
+        }
+        println!("seed {seed}, protected: {is_protected}: {points}");
+        assert!(points.cuts > 15, "too few to show anything: {points}");
     }
 }

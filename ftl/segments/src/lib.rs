@@ -32,6 +32,7 @@
 //! |---|---|
 //! | [`drive`] | the drive |
 //! | [`as_blocks`] | a drive of blocks, or segments that are seen as one |
+//! | [`memory`] | such a drive without flash, for tests of hosts |
 //! | [`trims`] | what is trimmed of segments that are not empty yet |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -39,8 +40,10 @@
 
 pub mod as_blocks;
 pub mod drive;
+pub mod memory;
 pub mod trims;
 
 pub use as_blocks::{AsBlocks, BlockDrive};
 pub use drive::SegmentFtl;
+pub use memory::MemorySegments;
 pub use trims::Trims;
