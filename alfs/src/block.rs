@@ -149,16 +149,20 @@ pub fn seal(bytes: &mut Bytes, kind: Kind, identity: u32, sequence: u64, volume:
         volume: volume.into(),
     };
     header.write_to_prefix(bytes).expect("a block has room for a header");
+    sign(bytes);
+}
+
+/// Writes the checksum of a block, whatever its header says.
+pub fn sign(bytes: &mut Bytes) {
     let crc = checksum(bytes);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The same of a block that says where it is.
+/// Writes the header of a block that says where it is.
 pub fn seal_at(bytes: &mut Bytes, kind: Kind, identity: u32, sequence: u64, volume: u64, address: u32) {
     seal(bytes, kind, identity, sequence, volume);
     bytes[6..8].copy_from_slice(&place_of(address).to_le_bytes());
-    let crc = checksum(bytes);
-    bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+    sign(bytes);
 }
 
 /// The end of an address.

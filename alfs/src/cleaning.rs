@@ -56,12 +56,27 @@ pub(crate) struct Cleaning {
     avoid: BTreeSet<u32>,
     /// Nothing was worth cleaning without need, and no record has followed.
     is_content: bool,
+    /// Segments of which all that is of use has moved, or will with the next record.
+    cleaned: Vec<u32>,
+    /// Those that were so when the record was begun that is being made durable.
+    emptied: Vec<u32>,
 }
 
 impl Cleaning {
     /// There is a new record: what is of use has changed.
     pub fn look_again(&mut self) {
         self.is_content = false;
+    }
+
+    /// A segment is trimmed: what it is used for later was never cleaned.
+    pub fn forget(&mut self, segment: u32) {
+        self.cleaned.retain(|other| *other != segment);
+        self.emptied.retain(|other| *other != segment);
+    }
+
+    /// A record is begun.
+    pub fn begin_record(&mut self) {
+        self.emptied.append(&mut self.cleaned);
     }
 }
 
@@ -78,6 +93,15 @@ impl<T: SegmentTarget> Volume<T> {
             || self.segments.has_useless()
             || self.has_trimmed()
             || !self.syncing.is_idle()
+    }
+
+    /// Segments that were cleaned before the last record have nothing of use. What their counts still say was below nodes that cannot be read.
+    pub(crate) fn forget_leaks(&mut self) {
+        for segment in std::mem::take(&mut self.cleaning.emptied) {
+            if self.segments.forget_rest(segment) {
+                self.changed();
+            }
+        }
     }
 
     /// When it looks for something to clean without need.
@@ -253,7 +277,8 @@ impl<T: SegmentTarget> Volume<T> {
         }
         let victim = self.cleaning.victim.as_ref().expect("there is one");
         if victim.batch.is_empty() && victim.at == victim.owners.len() {
-            self.cleaning.victim = None;
+            let victim = self.cleaning.victim.take().expect("there is one");
+            self.cleaning.cleaned.push(victim.segment);
             self.syncing.is_wanted = true;
             self.statistics.segments_cleaned += 1;
         }
@@ -309,7 +334,7 @@ impl<T: SegmentTarget> Volume<T> {
             true => (owner.node, owner.slot),
             false => {
                 let about = about(bytes);
-                (about.inode, about.first + owner.slot)
+                (about.inode, about.first.wrapping_add(owner.slot))
             }
         };
         if self.cache.is_dirty_page((inode, index)) {

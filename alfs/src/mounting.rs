@@ -234,7 +234,11 @@ fn read_chain(
             None if record.is_whole => {
                 chain = Some(Chain { anchor, volume, records: vec![record], ends: vec![at] });
             }
-            Some(chain) if !record.is_whole && sequence == chain.records[chain.records.len() - 1].sequence + 1 => {
+            Some(chain)
+                if !record.is_whole
+                    && record.shape == chain.records[0].shape
+                    && sequence == chain.records[chain.records.len() - 1].sequence + 1 =>
+            {
                 chain.records.push(record);
                 chain.ends.push(at);
             }
@@ -352,6 +356,9 @@ impl<T: SegmentTarget> Volume<T> {
             }
         }
         let last = &chain.records[count - 1];
+        if !volume.are_heads(last) {
+            return Err((volume.target, MountError::NoRecord(NoRecord::Impossible("heads of logs"))));
+        }
         for (log, place) in Log::ALL.into_iter().zip(last.heads) {
             let Some(place) = place else { continue };
             let mut owners = owners.remove(&place.segment).unwrap_or_default();
@@ -367,7 +374,7 @@ impl<T: SegmentTarget> Volume<T> {
         volume.syncing.durable = last.sequence;
         volume.syncing.next = last.sequence + 2;
         volume.syncing.anchor = chain.anchor;
-        volume.segments.age = last.segments.iter().map(|(_, segment)| segment.age).max().unwrap_or(0) + 1;
+        volume.segments.age = last.segments.iter().map(|(_, segment)| segment.age).max().unwrap_or(0).saturating_add(1);
         if options.is_read_only {
             return Ok(volume);
         }
@@ -411,6 +418,18 @@ impl<T: SegmentTarget> Volume<T> {
         Ok(())
     }
 
+    /// Whether the segments that are being written are those that the logs of a record go on in, each in one.
+    fn are_heads(&self, record: &Record) -> bool {
+        let mut heads: Vec<HeadPlace> = record.heads.iter().flatten().copied().collect();
+        heads.sort_unstable_by_key(|head| head.segment);
+        let open = (0..).zip(self.segments.all()).filter(|(_, segment)| segment.state == State::Open);
+        let mut heads = heads.into_iter();
+        let are_open = open.into_iter().all(|(index, segment)| {
+            heads.next().is_some_and(|head| head.segment == index && segment.valid <= head.written)
+        });
+        are_open && heads.next().is_none()
+    }
+
     fn apply(&mut self, record: &Record, owners: &mut BTreeMap<u32, Vec<Owner>>) -> Result<(), NoRecord> {
         let impossible = |what| Err(NoRecord::Impossible(what));
         if record.shape != self.segments.shape {
@@ -418,6 +437,8 @@ impl<T: SegmentTarget> Volume<T> {
         }
         if record.is_whole {
             self.map.blocks.clone_from(&record.map);
+        } else if (record.map_blocks as usize) < self.map.blocks.len() {
+            return impossible("map");
         } else {
             self.map.blocks.resize(record.map_blocks as usize, crate::record::MapBlock::default());
         }

@@ -76,7 +76,7 @@ impl<T: SegmentTarget> Volume<T> {
             Self::clear_names(&mut bytes);
         }
         self.next_generation = self.next_generation.wrapping_add(1);
-        self.files += 1;
+        self.files = self.files.saturating_add(1);
         Inode(self.new_node(Kind::Inode, bytes))
     }
 
@@ -162,7 +162,7 @@ impl<T: SegmentTarget> Volume<T> {
     pub(crate) fn count_links(&mut self, inode: Inode, links: i32) {
         if links != 0 {
             let fields = self.fields_mut(inode);
-            fields.links = fields.links.get().checked_add_signed(links).expect("a name is counted").into();
+            fields.links = fields.links.get().saturating_add_signed(links).into();
         }
     }
 
@@ -176,7 +176,7 @@ impl<T: SegmentTarget> Volume<T> {
             self.count_links(inode, -1);
         }
         if self.fields(inode).links.get() == 0 {
-            self.files -= 1;
+            self.files = self.files.saturating_sub(1);
             match self.held.contains_key(&inode.0) {
                 true => _ = self.orphans.insert(inode.0),
                 false => self.doom(inode.0),

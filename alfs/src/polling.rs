@@ -62,6 +62,9 @@ impl<T: SegmentTarget> FileSystem for Volume<T> {
         if !has_progress {
             self.is_stirred = false;
         }
+        if self.segments.is_contradiction {
+            self.fail("segments have less of use than was released: `openftl alfs fsck --rebuild` mends that");
+        }
         self.cache.evict();
         has_progress
     }

@@ -134,7 +134,7 @@ impl<T: SegmentTarget> Volume<T> {
     /// A file has been read. That is worth a change only now and then.
     pub(crate) fn access(&mut self, inode: Inode, fields: &Fields) {
         let (now, accessed) = (self.time_of_day, FileTime::from(fields.accessed));
-        let is_old = now.seconds - accessed.seconds >= ACCESS_SECONDS;
+        let is_old = now.seconds.saturating_sub(accessed.seconds) >= ACCESS_SECONDS;
         let is_news = accessed <= fields.modified.into() || accessed <= fields.changed.into() || is_old;
         if is_news && now > accessed && self.expect_change(0).is_ok() {
             self.fields_mut(inode).accessed = now.into();

@@ -10,6 +10,7 @@
 use crate::block::{Bytes, Kind, Seen, is_in_place, look};
 use crate::mounting::{MountError, read_blocks};
 use crate::node_map::{address_in, block_of};
+use crate::record::SEQUENCE_END;
 use crate::segments::{ANCHORS, IS_MAP, IS_NODE, Owner, Shape, owners};
 use openftl_core::Clock;
 use openftl_parts::target::SegmentTarget;
@@ -19,9 +20,6 @@ use std::collections::BTreeMap;
 
 /// Blocks that are read at a time.
 const BATCH: u32 = 64;
-
-/// Sequences from here on are no record's: a volume does not live so long.
-pub(crate) const SEQUENCE_END: u64 = 1 << 62;
 
 /// The newest block of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -211,6 +211,8 @@ pub struct Segments {
     valid: u64,
     /// What [`Segment::age`] is now.
     pub age: u32,
+    /// More was released than there was: two owners have one block, or what a record says of a segment is wrong.
+    pub is_contradiction: bool,
 }
 
 impl Segments {
@@ -226,6 +228,7 @@ impl Segments {
             heads: Default::default(),
             valid: 0,
             age: 0,
+            is_contradiction: false,
         }
     }
 
@@ -294,7 +297,8 @@ impl Segments {
     /// A trimmed segment is empty for good.
     pub fn empty(&mut self, index: u32) {
         assert_eq!(self.all[index as usize].state, State::Trimmed, "segment {index} was trimmed");
-        self.all[index as usize] = Segment::default();
+        let reading = self.all[index as usize].reading;
+        self.all[index as usize] = Segment { reading, ..Segment::default() };
         self.free.insert(index);
         self.changed.insert(index);
     }
@@ -312,13 +316,29 @@ impl Segments {
         }
         let index = self.shape.segment_of(address);
         let segment = &mut self.all[index as usize];
-        assert!(segment.valid > 0, "segment {index} has nothing of use to be released at {address}");
+        if segment.valid == 0 {
+            self.is_contradiction = true;
+            return;
+        }
         segment.valid -= 1;
         self.valid -= 1;
         if segment.valid == 0 && segment.state == State::Full {
             self.useless.insert(index);
         }
         self.changed.insert(index);
+    }
+
+    /// A full segment has nothing of use, whatever its count says. Returns whether that said otherwise.
+    pub fn forget_rest(&mut self, index: u32) -> bool {
+        let segment = &mut self.all[index as usize];
+        let rest = std::mem::take(&mut segment.valid);
+        assert_eq!(segment.state, State::Full, "segment {index} was cleaned");
+        self.valid -= u64::from(rest);
+        if rest > 0 {
+            self.useless.insert(index);
+            self.changed.insert(index);
+        }
+        rest > 0
     }
 
     /// Blocks that can be written to `log` before it needs another segment.
@@ -339,7 +359,9 @@ impl Segments {
         assert!(self.heads[log as usize].is_none(), "the log has a segment");
         let Some(segment) = self.free.pop_first() else { return false };
         let age = self.age;
-        self.all[segment as usize] = Segment { age, state: State::Open, ..Segment::default() };
+        // What contradicts itself may be read where nothing is.
+        let reading = self.all[segment as usize].reading;
+        self.all[segment as usize] = Segment { age, state: State::Open, reading, valid: 0 };
         self.changed.insert(segment);
         self.heads[log as usize] =
             Some(Head { segment, owners: Vec::new(), recorded: 0, submitted: 0, run: Vec::new() });
@@ -410,7 +432,8 @@ impl Segments {
         let blocks = u64::from(self.shape.data_blocks());
         let value = |segment: &Segment| {
             let age = u64::from(self.age.saturating_sub(segment.age)) + 1;
-            (blocks - u64::from(segment.valid)) * age * 1024 / (blocks + u64::from(segment.valid))
+            (blocks - u64::from(segment.valid)).saturating_mul(1024).saturating_mul(age)
+                / (blocks + u64::from(segment.valid))
         };
         self.victims(avoid).max_by_key(|(index, segment)| (value(segment), u32::MAX - index)).map(first)
     }

@@ -140,6 +140,7 @@ impl<T: SegmentTarget> Volume<T> {
             Phase::Idle if is_due && !self.syncing.is_flushing => {
                 self.syncing.phase = Phase::Gathering;
                 (self.syncing.is_wanted, self.syncing.due) = (false, None);
+                self.cleaning.begin_record();
                 self.gather();
                 true
             }
@@ -435,6 +436,7 @@ impl<T: SegmentTarget> Volume<T> {
             self.syncing.durable = self.syncing.next - 1;
             self.statistics.syncs += 1;
             self.cleaning.look_again();
+            self.forget_leaks();
         }
         let empty: Vec<u32> =
             self.syncing.trimmed.iter().filter(|(_, before)| **before <= number).map(|(index, _)| *index).collect();
@@ -471,6 +473,7 @@ impl<T: SegmentTarget> Volume<T> {
 
     /// Trims a segment; it is empty when the next flush ends.
     pub(crate) fn trim(&mut self, index: u32) {
+        self.cleaning.forget(index);
         let blocks = u64::from(self.segments.shape.segment_blocks);
         let request = Request::Trim { first: u64::from(index) * blocks, blocks, durability: Durability::Volatile };
         if !self.start(Io::Trim, request) {

@@ -14,9 +14,10 @@ use openftl_parts::target::{
 };
 use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
-/// The bytes of a block.
-pub type Block = Box<[u8; BLOCK_BYTES]>;
+/// The bytes of a block, which forks of a drive share.
+type Block = Rc<[u8; BLOCK_BYTES]>;
 
 #[derive(Clone, Default, Debug)]
 struct Segment {
@@ -55,6 +56,19 @@ impl MemorySegments {
         }
     }
 
+    /// Another drive with the same contents, and nothing under way.
+    #[must_use]
+    pub fn fork(&self) -> MemorySegments {
+        MemorySegments {
+            frames: Frames::new(self.frames.len(), 0, OOB_BYTES_MIN),
+            segments: self.segments.clone(),
+            lost: self.lost.clone(),
+            done: Vec::new(),
+            failing_writes: self.failing_writes.clone(),
+            ..*self
+        }
+    }
+
     fn place(&self, block: u64) -> (usize, usize) {
         let block = usize::try_from(block).expect("a drive in memory is smaller than memory");
         (block / self.segment_blocks, block % self.segment_blocks)
@@ -70,7 +84,7 @@ impl MemorySegments {
     /// The same, to be changed.
     pub fn block_mut(&mut self, block: u64) -> Option<&mut [u8; BLOCK_BYTES]> {
         let (segment, within) = self.place(block);
-        self.segments.get_mut(segment)?.blocks.get_mut(within).map(|block| &mut **block)
+        self.segments.get_mut(segment)?.blocks.get_mut(within).map(Rc::make_mut)
     }
 
     /// Blocks that are written, of all segments.
@@ -158,7 +172,7 @@ impl MemorySegments {
             return Err(AppendError::TooManyOpen { limit: IN_PART_MAX }.into());
         }
         for frame in frames {
-            segment.blocks.push(Box::new(*self.frames.bytes(*frame)));
+            segment.blocks.push(Rc::new(*self.frames.bytes(*frame)));
             self.frames.release(*frame);
         }
         Ok(())
