@@ -50,6 +50,7 @@
 //! | `cleaning` | segments are emptied |
 //! | `checking` | a volume is verified |
 //! | `reaping` | what was deleted is freed |
+//! | `rescuing` | segments fail while they are written |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
@@ -72,6 +73,7 @@ mod reading;
 mod reaping;
 pub mod rebuilding;
 pub mod record;
+mod rescuing;
 mod scanning;
 pub mod segments;
 mod survivors;

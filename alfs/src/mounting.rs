@@ -367,7 +367,8 @@ impl<T: SegmentTarget> Volume<T> {
             }
             let submitted = volume.target.segment(place.segment).written;
             owners.resize(submitted.min(shape.data_blocks()).max(place.written) as usize, Owner::default());
-            let head = Head { segment: place.segment, owners, recorded: 0, submitted, run: Vec::new() };
+            let head =
+                Head { segment: place.segment, owners, recorded: 0, submitted, run: Vec::new(), has_failed: false };
             volume.segments.heads[log as usize] = Some(head);
         }
         // A number that was used, and may be in a record that does not count, is not used again.
@@ -496,6 +497,11 @@ impl<T: SegmentTarget> Volume<T> {
     /// What a power cut has left is as it would be without one.
     fn make_good(&mut self) {
         for log in Log::ALL {
+            let head = self.segments.heads[log as usize].as_ref();
+            if head.is_some_and(|head| !self.target.segment(head.segment).is_writable) {
+                self.strand(log);
+                continue;
+            }
             let is_at_end = self.segments.heads[log as usize].is_some() && self.segments.room(log) == 0;
             if is_at_end {
                 self.append_summary(log);
@@ -503,9 +509,12 @@ impl<T: SegmentTarget> Volume<T> {
         }
         for segment in ANCHORS..self.segments.shape.segments {
             let is_free = self.segments.segment(segment).state == State::Free;
-            if is_free && self.target.segment(segment).written > 0 {
+            let facts = self.target.segment(segment);
+            if is_free && facts.written > 0 {
                 self.segments.trim(segment);
                 self.trim(segment);
+            } else if is_free && !facts.is_writable {
+                self.segments.give_up(segment);
             }
         }
     }

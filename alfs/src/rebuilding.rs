@@ -495,7 +495,9 @@ impl<T: SegmentTarget> Rebuild<'_, T> {
         let shape = self.volume.segments.shape;
         for index in ANCHORS..shape.segments {
             let (valid, written) = (self.valid[index as usize], self.volume.target.segment(index).written);
-            if written > 0 {
+            if !self.volume.target.segment(index).is_writable {
+                self.volume.segments.restore(index, Segment { valid, state: State::Failed, ..Segment::default() });
+            } else if written > 0 {
                 // Those that are written in part are filled up before there is a record. What is of no use is trimmed after that.
                 self.volume.segments.restore(index, Segment { valid, state: State::Full, ..Segment::default() });
             }
@@ -616,7 +618,9 @@ impl<T: SegmentTarget> Rebuild<'_, T> {
             run(&mut self.volume.target, self.clock, trim)?;
         }
         run(&mut self.volume.target, self.clock, Request::Flush)?;
-        useless.into_iter().for_each(|segment| self.volume.segments.empty(segment));
+        for segment in useless {
+            self.volume.segments.empty(segment, self.volume.target.segment(segment).is_writable);
+        }
         Ok(())
     }
 

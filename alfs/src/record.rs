@@ -305,7 +305,7 @@ impl Record {
         let valid_fits = |(index, segment): &(u32, Segment)| {
             let most = match segment.state {
                 State::Free => 0,
-                State::Open | State::Full => data_blocks,
+                State::Open | State::Full | State::Failed => data_blocks,
                 // It is never said.
                 State::Trimmed => return false,
             };

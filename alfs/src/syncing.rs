@@ -19,8 +19,8 @@ use crate::segments::{ANCHORS, CLEAN_BELOW, IS_MAP, IS_NODE, Log, Owner, State};
 use crate::volume::{Io, Step, Stop, Volume};
 use crate::writing::slot_of;
 use openftl_core::Time;
-use openftl_parts::target::{Durability, Request, SegmentTarget};
-use openftl_parts::words::{Handle, TRANSACTION_BLOCKS_MAX};
+use openftl_parts::target::{AppendError, Durability, IoError, Request, SegmentTarget};
+use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
 use std::collections::BTreeMap;
 
 /// Changed nodes before blocks of the map are written.
@@ -61,6 +61,8 @@ pub(crate) struct Syncing {
     pub map_moves: std::collections::BTreeSet<u32>,
     /// The next record is whole, and all blocks of the map of nodes that have changed are written with it.
     pub wants_map: bool,
+    /// How often a segment had failed when the last record was made.
+    failures: u64,
     /// The last flush that was begun.
     flush: u64,
     is_flushing: bool,
@@ -81,6 +83,7 @@ impl Default for Syncing {
             whole_blocks: 0,
             map_moves: std::collections::BTreeSet::new(),
             wants_map: false,
+            failures: 0,
             flush: 0,
             is_flushing: false,
             trimmed: BTreeMap::new(),
@@ -137,7 +140,7 @@ impl<T: SegmentTarget> Volume<T> {
         let is_due =
             self.syncing.is_wanted || self.syncing.wants_map || self.syncing.due.is_some_and(|due| due <= self.now);
         match self.syncing.phase {
-            Phase::Idle if is_due && !self.syncing.is_flushing => {
+            Phase::Idle if is_due && !self.syncing.is_flushing && !self.cleaning.evacuates() => {
                 self.syncing.phase = Phase::Gathering;
                 (self.syncing.is_wanted, self.syncing.due) = (false, None);
                 self.cleaning.begin_record();
@@ -179,6 +182,15 @@ impl<T: SegmentTarget> Volume<T> {
             self.write_map()?;
             self.syncing.wants_map = false;
         }
+        self.submit_runs();
+        self.rescue();
+        if self.cleaning.evacuates() || self.cache.dirty() > 0 {
+            // A segment has failed: what is in it moves first.
+            self.syncing.phase = Phase::Idle;
+            self.syncing.is_wanted = true;
+            return Ok(());
+        }
+        self.syncing.failures = self.segments.failures;
         self.write_record(is_whole)?;
         self.syncing.phase = Phase::Flushing;
         self.begin_flush();
@@ -375,8 +387,7 @@ impl<T: SegmentTarget> Volume<T> {
         }
         let first = u64::from(shape.first_of(self.syncing.anchor) + self.syncing.anchor_written);
         for (frames, first) in frames.chunks(TRANSACTION_BLOCKS_MAX).zip((first..).step_by(TRANSACTION_BLOCKS_MAX)) {
-            let request = Request::Write { first, frames, durability: Durability::Volatile, handle: Handle::NONE };
-            if !self.start(Io::Write, request) {
+            if self.start_write(first, frames).is_err() {
                 self.fail("the drive does not take a record");
                 frames.iter().for_each(|frame| self.target.frames_mut().release(*frame));
                 return Ok(());
@@ -426,10 +437,21 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     /// A flush has ended.
-    pub(crate) fn flushed(&mut self, number: u64, is_fine: bool) {
+    pub(crate) fn flushed(&mut self, number: u64, result: Result<(), IoError>) {
         self.syncing.is_flushing = false;
-        if !is_fine {
-            return self.fail("the drive could not make durable what was written");
+        match result {
+            Ok(()) => {}
+            Err(IoError::Append(AppendError::SegmentReadOnly { .. })) => {
+                // One may have failed since the record was made, which needs it.
+                let has_lost = self.find_failed() || self.segments.failures != self.syncing.failures;
+                if has_lost && self.syncing.phase == Phase::Flushing {
+                    // The next record follows when what is of use has moved.
+                    self.syncing.phase = Phase::Idle;
+                    self.syncing.is_wanted = true;
+                    return;
+                }
+            }
+            Err(_) => return self.fail("the drive could not make durable what was written"),
         }
         if self.syncing.phase == Phase::Flushing {
             self.syncing.phase = Phase::Idle;
@@ -442,7 +464,7 @@ impl<T: SegmentTarget> Volume<T> {
             self.syncing.trimmed.iter().filter(|(_, before)| **before <= number).map(|(index, _)| *index).collect();
         for index in empty {
             self.syncing.trimmed.remove(&index);
-            self.segments.empty(index);
+            self.segments.empty(index, self.target.segment(index).is_writable);
         }
     }
 

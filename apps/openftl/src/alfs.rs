@@ -419,6 +419,7 @@ fn dump(arguments: &AlfsDump) -> Result<(), Failure> {
             State::Open => "open",
             State::Full => "full",
             State::Trimmed => "trimmed",
+            State::Failed => "failed",
         },
         valid_blocks: segment.valid,
         age: segment.age,

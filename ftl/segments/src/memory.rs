@@ -37,8 +37,8 @@ pub struct MemorySegments {
     done: Vec<Done>,
     /// Writes so far.
     writes: u64,
-    /// Numbers of writes that find their segment failed.
-    failing_writes: BTreeSet<u64>,
+    /// The first write from this number on, to this segment or a later one, finds its segment failed.
+    failing_writes: Vec<(u64, u32)>,
 }
 
 impl MemorySegments {
@@ -52,7 +52,7 @@ impl MemorySegments {
             lost: BTreeSet::new(),
             done: Vec::new(),
             writes: 0,
-            failing_writes: BTreeSet::new(),
+            failing_writes: Vec::new(),
         }
     }
 
@@ -103,9 +103,9 @@ impl MemorySegments {
         self.segments[segment as usize].has_failed = true;
     }
 
-    /// The medium of the segment fails that write number `write` from now on is to, before it is written.
-    pub fn fail_at_write(&mut self, write: u64) {
-        self.failing_writes.insert(self.writes + write);
+    /// The medium of a segment fails, of `from` or a later one: that which is written to next when `writes` more writes have been.
+    pub fn fail_at_write(&mut self, writes: u64, from: u32) {
+        self.failing_writes.push((self.writes + writes, from));
     }
 
     /// Writes so far.
@@ -149,7 +149,9 @@ impl MemorySegments {
         let segment_blocks = self.segment_blocks;
         let begins = (index * segment_blocks) as u64;
         let boundary = begins + segment_blocks as u64;
-        if self.failing_writes.remove(&self.writes) {
+        let hits = |(number, from): &(u64, u32)| *number <= self.writes && index >= *from as usize;
+        if let Some(at) = self.failing_writes.iter().position(hits) {
+            self.failing_writes.swap_remove(at);
             self.segments[index].has_failed = true;
         }
         self.writes += 1;

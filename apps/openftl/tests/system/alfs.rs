@@ -158,7 +158,8 @@ fn a_file_system_whose_records_are_lost_is_rebuilt_from_its_logs() {
     fs::write(&zones, DRIVE.replace("[ftl]", "[ftl]\ninterface = \"zones\"").replace("alfs.oftl", &volume.drive))
         .unwrap();
     let reset = format!("for zone in 0 1; do {} nvme zones reset $OPENFTL_NVME_TCP $zone || exit 1; done", openftl());
-    run_openftl(["serve", "--drive", text(&zones), "--nvme-tcp", "127.0.0.1:0", "--run", &reset]).succeeded();
+    run_openftl(["serve", &volume.drive, "--drive", text(&zones), "--nvme-tcp", "127.0.0.1:0", "--run", &reset])
+        .succeeded();
     for verb in [["alfs", "fsck"], ["alfs", "stat"]] {
         let refused = run_openftl(verb.into_iter().chain([&volume.drive[..]]));
         refused.failed().saying(&["the records of the file system are gone", "fsck --rebuild"]);
