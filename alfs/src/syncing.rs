@@ -10,7 +10,7 @@
 //! Who asks for durability waits for a record that begins after he asked; all that ask while one is under way share the next one.
 
 use crate::block::{Kind, seal, seal_at};
-use crate::cache::Slot;
+use crate::cache::{Key, Slot};
 use crate::inode::fields;
 use crate::node_map::{block_of, nodes_of, set_address_in};
 use crate::operation::{Reply, Ticket};
@@ -61,6 +61,8 @@ pub(crate) struct Syncing {
     pub map_moves: std::collections::BTreeSet<u32>,
     /// The next record is whole, and all blocks of the map of nodes that have changed are written with it.
     pub wants_map: bool,
+    /// A block of a file was lost before it was written, and nobody has been told.
+    has_lost: bool,
     /// How often a segment had failed when the last record was made.
     failures: u64,
     /// The last flush that was begun.
@@ -83,6 +85,7 @@ impl Default for Syncing {
             whole_blocks: 0,
             map_moves: std::collections::BTreeSet::new(),
             wants_map: false,
+            has_lost: false,
             failures: 0,
             flush: 0,
             is_flushing: false,
@@ -125,8 +128,9 @@ impl<T: SegmentTarget> Volume<T> {
             }
         };
         if syncing.durable >= wanted {
+            let has_lost = std::mem::take(&mut syncing.has_lost);
             self.syncs.remove(&ticket);
-            return Ok(Reply::Done);
+            return if has_lost { Err(Stop::DAMAGED) } else { Ok(Reply::Done) };
         }
         syncing.is_wanted |= syncing.next == wanted && syncing.phase != Phase::Gathering;
         Err(Stop::Wait)
@@ -171,7 +175,10 @@ impl<T: SegmentTarget> Volume<T> {
 
     fn gather_all(&mut self) -> Step<()> {
         while let (_, Some(page)) = self.cache.first_dirty() {
-            self.write_page(page)?;
+            match self.write_page(page) {
+                Err(Stop::Refused(_)) => self.lose_page(page),
+                written => written?,
+            }
         }
         while let (Some(node), _) = self.cache.first_dirty() {
             self.write_node(node)?;
@@ -224,6 +231,15 @@ impl<T: SegmentTarget> Volume<T> {
             false => self.statistics.data += 1,
         }
         Ok(())
+    }
+
+    /// A block of a file cannot be written, because a node that has to name it cannot be read: it is lost, and whoever syncs next is told.
+    fn lose_page(&mut self, page: (u32, u32)) {
+        if self.cache.page(page).is_some_and(|page| page.is_new) {
+            self.promised -= 1;
+        }
+        self.cache.forget(Key::Page(page.0, page.1));
+        self.syncing.has_lost = true;
     }
 
     fn write_node(&mut self, node: u32) -> Step<()> {
