@@ -139,6 +139,8 @@ pub struct Volume<T> {
     pub(crate) syncing: Syncing,
     pub(crate) cleaning: Cleaning,
     pub(crate) reads: FxHashMap<Ticket, Reading>,
+    /// The first read that waits for frames, and how many it needs.
+    pub(crate) waiting_read: Option<(Ticket, usize)>,
     /// For tickets of syncs: the record that has to be durable.
     pub(crate) syncs: FxHashMap<Ticket, u64>,
     pub(crate) io: BTreeMap<u64, Io>,
@@ -176,6 +178,7 @@ impl<T: SegmentTarget> Volume<T> {
             syncing: Syncing::default(),
             cleaning: Cleaning::default(),
             reads: FxHashMap::default(),
+            waiting_read: None,
             syncs: FxHashMap::default(),
             io: BTreeMap::new(),
             next_tag: 1,
