@@ -48,7 +48,7 @@ struct Victim {
     batch: Vec<Candidate>,
     /// Its medium has failed: what can be read moves, whatever happens to the rest.
     has_failed: bool,
-    /// Something of it that is of use cannot be read.
+    /// Something of it that is of use cannot be read, or it was trimmed meanwhile: its count is not corrected.
     has_skipped: bool,
 }
 
@@ -88,6 +88,14 @@ impl Cleaning {
     pub fn forget(&mut self, segment: u32) {
         self.cleaned.retain(|other| *other != segment);
         self.emptied.retain(|other| *other != segment);
+        if let Some(victim) = self.victim.as_mut().filter(|victim| victim.segment == segment) {
+            victim.has_skipped = true;
+        }
+    }
+
+    /// What was cleaned may have blocks of the map of nodes that are still of use.
+    pub fn forget_emptied(&mut self) {
+        self.emptied.clear();
     }
 
     /// A record is begun.

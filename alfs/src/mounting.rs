@@ -392,6 +392,16 @@ impl<T: SegmentTarget> Volume<T> {
     /// written with the next record, and are newer than they: so a rebuild, which has no records, does not take them for the nodes.
     fn find_abandoned(&mut self, heads: &[Option<HeadPlace>; LOGS], clock: &mut dyn Clock) -> Result<(), MountError> {
         let shape = self.segments.shape;
+        // Blocks are read past the volume, which must not miss what it has begun.
+        while !self.io.is_empty() {
+            self.now = clock.now();
+            if !self.take_completions() {
+                let due = self.target.next_due();
+                clock.wait_until(
+                    due.ok_or(MountError::Stopped("the drive has nothing to do, and a trim has not ended"))?,
+                );
+            }
+        }
         for log in [Log::HotNode, Log::WarmNode, Log::ColdNode] {
             let Some(place) = heads[log as usize] else { continue };
             let end = self.target.segment(place.segment).written.min(shape.data_blocks());

@@ -164,7 +164,12 @@ impl<T: SegmentTarget> Volume<T> {
             Ok(()) => true,
             Err(Stop::Wait) => {
                 self.submit_runs();
-                self.cache.dirty() != before
+                // A log may wait for a segment that is trimmed.
+                let is_short = self.segments.free() == 0 && self.has_trimmed() && !self.syncing.is_flushing;
+                if is_short {
+                    self.begin_flush();
+                }
+                is_short || self.cache.dirty() != before
             }
             Err(Stop::Refused(_)) => {
                 self.fail("a node that is needed to write another one cannot be read");
@@ -186,8 +191,15 @@ impl<T: SegmentTarget> Volume<T> {
         let is_whole = self.is_whole_due();
         let is_map_due = self.map.changes.len() > CHANGES_MAX || !self.syncing.map_moves.is_empty();
         if is_whole && (self.syncing.whole_blocks > 0 && is_map_due || self.syncing.wants_map) {
-            self.write_map()?;
+            match self.write_map() {
+                // It can be written with a later record, when something is free.
+                Err(Stop::Wait) if self.has_no_room(Log::ColdNode) => self.cleaning.forget_emptied(),
+                written => written?,
+            }
             self.syncing.wants_map = false;
+        }
+        if self.syncing.is_flushing {
+            return Err(Stop::Wait);
         }
         self.submit_runs();
         self.rescue();
@@ -202,6 +214,11 @@ impl<T: SegmentTarget> Volume<T> {
         self.syncing.phase = Phase::Flushing;
         self.begin_flush();
         Ok(())
+    }
+
+    /// Whether a log cannot go on, and nothing that is under way changes that.
+    fn has_no_room(&self, log: Log) -> bool {
+        self.segments.room(log) == 0 && self.segments.free() == 0 && !self.has_trimmed()
     }
 
     fn write_page(&mut self, page: (u32, u32)) -> Step<()> {
