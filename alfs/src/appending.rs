@@ -2,10 +2,10 @@
 
 use crate::block::Kind;
 use crate::segments::{Log, OWNERS_PER_BLOCK, Owner, put_owners};
-use crate::volume::{Io, Step, Stop, Volume};
+use crate::volume::{Step, Stop, Volume};
 use openftl_core::{Frame, FrameForm};
-use openftl_parts::target::{Durability, Request, SegmentTarget};
-use openftl_parts::words::{Handle, TRANSACTION_BLOCKS_MAX};
+use openftl_parts::target::{AppendError, IoError, SegmentTarget};
+use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
 
 /// Blocks of a log that are handed to the drive at once.
 const RUN_MAX: usize = 64;
@@ -49,7 +49,10 @@ impl<T: SegmentTarget> Volume<T> {
         self.statistics.summaries += frames.len() as u64;
         self.segments.heads[log as usize].as_mut().expect("it was just there").run.append(&mut frames);
         self.submit_run(log);
-        self.segments.fill(log);
+        match self.segments.heads[log as usize].as_ref().is_some_and(|head| head.has_failed) {
+            true => self.strand(log),
+            false => self.segments.fill(log),
+        }
     }
 
     /// Hands the last blocks of a log to the drive.
@@ -58,20 +61,29 @@ impl<T: SegmentTarget> Volume<T> {
         if head.run.is_empty() {
             return;
         }
+        if head.has_failed {
+            return;
+        }
         let frames = std::mem::take(&mut head.run);
-        let mut first = u64::from(head.segment * self.segments.shape.segment_blocks + head.submitted);
-        head.submitted += frames.len() as u32;
+        let begins = u64::from(self.segments.shape.first_of(head.segment));
+        let mut first = begins + u64::from(head.submitted);
         let mut rest = &frames[..];
         while !rest.is_empty() {
             let (now, behind) = rest.split_at(rest.len().min(TRANSACTION_BLOCKS_MAX));
-            let request = Request::Write { first, frames: now, durability: Durability::Volatile, handle: Handle::NONE };
-            if !self.start(Io::Write, request) {
-                self.fail("the drive does not take what is written in order");
-                rest.iter().for_each(|frame| self.target.frames_mut().release(*frame));
-                return;
+            match self.start_write(first, now) {
+                Ok(()) => (first, rest) = (first + now.len() as u64, behind),
+                Err(IoError::Append(AppendError::SegmentReadOnly { .. })) => break,
+                Err(_) => {
+                    self.fail("the drive does not take what is written in order");
+                    rest.iter().for_each(|frame| self.target.frames_mut().release(*frame));
+                    return;
+                }
             }
-            (first, rest) = (first + now.len() as u64, behind);
         }
+        let head = self.segments.heads[log as usize].as_mut().expect("it was just there");
+        head.submitted = (first - begins) as u32;
+        head.has_failed = !rest.is_empty();
+        head.run = rest.to_vec();
     }
 
     pub(crate) fn submit_runs(&mut self) {

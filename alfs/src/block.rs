@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!   0        4    5       6        8     12         16         24       32                    4096
-//!   [ ALFS ][kind][version][ zero ][ CRC ][ identity ][ sequence ][ volume ][ contents             ]
+//!   [ ALFS ][kind][version][ place ][ CRC ][ identity ][ sequence ][ volume ][ contents             ]
 //! ```
+//!
+//! The place of a node, and of a block of the map of nodes, is the end of its address: so a copy of such a block among contents is none
+//! ([`is_in_place`]). That of other blocks is 0.
 //!
 //! A block is only what its reader expects if kind, identity and volume agree. The sequence is that of the record that it was written for; of two
 //! blocks of the same identity the later one has the greater.
@@ -80,7 +83,7 @@ pub struct Header {
     magic: [u8; 4],
     kind: u8,
     version: u8,
-    zero: U16,
+    place: U16,
     crc: U32,
     identity: U32,
     sequence: U64,
@@ -139,15 +142,39 @@ pub fn seal(bytes: &mut Bytes, kind: Kind, identity: u32, sequence: u64, volume:
         magic: MAGIC,
         kind: kind as u8,
         version: VERSION,
-        zero: U16::ZERO,
+        place: U16::ZERO,
         crc: U32::ZERO,
         identity: identity.into(),
         sequence: sequence.into(),
         volume: volume.into(),
     };
     header.write_to_prefix(bytes).expect("a block has room for a header");
+    sign(bytes);
+}
+
+/// Writes the checksum of a block, whatever its header says.
+pub fn sign(bytes: &mut Bytes) {
     let crc = checksum(bytes);
     bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Writes the header of a block that says where it is.
+pub fn seal_at(bytes: &mut Bytes, kind: Kind, identity: u32, sequence: u64, volume: u64, address: u32) {
+    seal(bytes, kind, identity, sequence, volume);
+    bytes[6..8].copy_from_slice(&place_of(address).to_le_bytes());
+    sign(bytes);
+}
+
+/// The end of an address.
+fn place_of(address: u32) -> u16 {
+    (address & 0xFFFF) as u16
+}
+
+/// Whether a block was written for this address, as far as its end tells.
+#[must_use]
+pub fn is_in_place(bytes: &Bytes, address: u32) -> bool {
+    let (header, _) = Header::ref_from_prefix(bytes).expect("a block has room for a header");
+    header.place.get() == place_of(address)
 }
 
 /// What a block is.

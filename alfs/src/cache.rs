@@ -147,6 +147,23 @@ impl Cache {
         }
     }
 
+    /// A node, if it is here.
+    #[must_use]
+    pub fn node_here(&self, node: u32) -> Option<&Node> {
+        match self.nodes.get(&node) {
+            Some(Slot::Here(node)) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// What is on media of a node is elsewhere.
+    pub fn move_node(&mut self, node: u32, address: u32) {
+        match self.nodes.get_mut(&node) {
+            Some(Slot::Here(node)) => node.address = address,
+            other => debug_assert!(other.is_none(), "node {node} was just written"),
+        }
+    }
+
     /// A node has been written: it is where it is said, and clean.
     pub fn clean_node(&mut self, node: u32, address: u32) {
         self.node_mut(node).address = address;

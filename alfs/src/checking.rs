@@ -150,7 +150,7 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     /// Repeats a step until it does not wait, with nothing going on beside it.
-    fn wait<R>(
+    pub(crate) fn wait<R>(
         &mut self,
         clock: &mut dyn Clock,
         mut step: impl FnMut(&mut Self) -> Step<R>,

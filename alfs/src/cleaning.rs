@@ -14,7 +14,7 @@ use crate::volume::{Io, Step, Stop, Volume};
 use crate::writing::place_of;
 use openftl_core::{Frame, Nanos, Time};
 use openftl_parts::target::{Request, SegmentTarget};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Blocks that are read at a time.
 const BATCH: usize = 32;
@@ -46,6 +46,10 @@ struct Victim {
     /// The next one to look at.
     at: usize,
     batch: Vec<Candidate>,
+    /// Its medium has failed: what can be read moves, whatever happens to the rest.
+    has_failed: bool,
+    /// Something of it that is of use cannot be read, or it was trimmed meanwhile: its count is not corrected.
+    has_skipped: bool,
 }
 
 /// See the module.
@@ -56,12 +60,47 @@ pub(crate) struct Cleaning {
     avoid: BTreeSet<u32>,
     /// Nothing was worth cleaning without need, and no record has followed.
     is_content: bool,
+    /// Segments whose medium has failed, with the owners of their blocks; none: there is a summary.
+    failed: BTreeMap<u32, Vec<Owner>>,
+    /// Segments of which all that is of use has moved, or will with the next record.
+    cleaned: Vec<u32>,
+    /// Those that were so when the record was begun that is being made durable.
+    emptied: Vec<u32>,
 }
 
 impl Cleaning {
     /// There is a new record: what is of use has changed.
     pub fn look_again(&mut self) {
         self.is_content = false;
+    }
+
+    /// A segment has failed, and what is in it moves first.
+    pub fn evacuate(&mut self, segment: u32, owners: Vec<Owner>) {
+        self.failed.insert(segment, owners);
+    }
+
+    /// Whether there are segments that have failed, and have not been emptied as far as they can be.
+    pub fn evacuates(&self) -> bool {
+        !self.failed.is_empty() || self.victim.as_ref().is_some_and(|victim| victim.has_failed)
+    }
+
+    /// A segment is trimmed: what it is used for later was never cleaned.
+    pub fn forget(&mut self, segment: u32) {
+        self.cleaned.retain(|other| *other != segment);
+        self.emptied.retain(|other| *other != segment);
+        if let Some(victim) = self.victim.as_mut().filter(|victim| victim.segment == segment) {
+            victim.has_skipped = true;
+        }
+    }
+
+    /// What was cleaned may have blocks of the map of nodes that are still of use.
+    pub fn forget_emptied(&mut self) {
+        self.emptied.clear();
+    }
+
+    /// A record is begun.
+    pub fn begin_record(&mut self) {
+        self.emptied.append(&mut self.cleaned);
     }
 }
 
@@ -78,6 +117,15 @@ impl<T: SegmentTarget> Volume<T> {
             || self.segments.has_useless()
             || self.has_trimmed()
             || !self.syncing.is_idle()
+    }
+
+    /// Segments that were cleaned before the last record have nothing of use. What their counts still say was below nodes that cannot be read.
+    pub(crate) fn forget_leaks(&mut self) {
+        for segment in std::mem::take(&mut self.cleaning.emptied) {
+            if self.segments.forget_rest(segment) {
+                self.changed();
+            }
+        }
     }
 
     /// When it looks for something to clean without need.
@@ -114,7 +162,40 @@ impl<T: SegmentTarget> Volume<T> {
         }
     }
 
+    /// Something of a segment that has failed cannot be read, and stays.
+    fn skip(&mut self) {
+        self.cleaning.victim.as_mut().expect("there is one").has_skipped = true;
+    }
+
+    /// Whether nothing will be free before segments that have failed are empty.
+    fn is_stuck(&self) -> bool {
+        self.cleaning.evacuates() && self.segments.free() == 0 && !self.has_trimmed()
+    }
+
+    /// Begins to empty a segment that has failed. Returns whether there is one.
+    fn begin_evacuation(&mut self) -> bool {
+        let Some((segment, owners)) = self.cleaning.failed.first_key_value() else { return false };
+        if owners.is_empty() {
+            let segment = *segment;
+            return self.begin_victim(segment, true);
+        }
+        let (segment, owners) = self.cleaning.failed.pop_first().expect("it was just looked at");
+        self.cleaning.victim = Some(Victim {
+            segment,
+            summary: Vec::new(),
+            owners,
+            at: 0,
+            batch: Vec::new(),
+            has_failed: true,
+            has_skipped: false,
+        });
+        true
+    }
+
     fn choose_victim(&mut self) -> bool {
+        if !self.cleaning.failed.is_empty() {
+            return self.begin_evacuation();
+        }
         let victim = match self.has_to_clean() {
             // What is of no use already comes first.
             true if self.has_trimmed() || !self.syncing.is_idle() => return false,
@@ -130,7 +211,11 @@ impl<T: SegmentTarget> Volume<T> {
             }
             false => None,
         };
-        let Some(segment) = victim else { return false };
+        victim.is_some_and(|segment| self.begin_victim(segment, false))
+    }
+
+    /// Begins to clean a segment: its summary is read.
+    fn begin_victim(&mut self, segment: u32, has_failed: bool) -> bool {
         let shape = self.segments.shape;
         let blocks = shape.summary_blocks();
         if !self.has_frames_to_clean() {
@@ -140,7 +225,10 @@ impl<T: SegmentTarget> Volume<T> {
         let first = shape.first_of(segment) + shape.data_blocks();
         let frames: Vec<Frame> = (0..blocks).map(|_| self.frame().expect("frames were counted")).collect();
         frames.iter().for_each(|frame| summary.push((*frame, false)));
-        self.cleaning.victim = Some(Victim { segment, summary, owners: Vec::new(), at: 0, batch: Vec::new() });
+        self.cleaning.failed.remove(&segment);
+        let owners = Vec::new();
+        self.cleaning.victim =
+            Some(Victim { segment, summary, owners, at: 0, batch: Vec::new(), has_failed, has_skipped: false });
         for (frame, address) in frames.iter().zip(first..) {
             self.read_to_clean(*frame, address);
         }
@@ -224,11 +312,12 @@ impl<T: SegmentTarget> Volume<T> {
         let shape = self.segments.shape;
         loop {
             let victim = self.cleaning.victim.as_ref().expect("there is one");
-            let (at, segment) = (victim.at, victim.segment);
+            let (at, segment, has_failed) = (victim.at, victim.segment, victim.has_failed);
             if at == victim.owners.len() || victim.batch.len() == BATCH {
                 break;
             }
-            if self.cache.dirty() >= self.dirty_max() {
+            // A record waits for segments that have failed, so they do not wait for one.
+            if self.cache.dirty() >= self.dirty_max() && !self.cleaning.evacuates() {
                 self.syncing.is_wanted = true;
                 if victim.batch.is_empty() {
                     return Err(Stop::Wait);
@@ -247,13 +336,18 @@ impl<T: SegmentTarget> Volume<T> {
                     }
                     Err(stop) => return self.stop_choosing(stop),
                 },
+                // Its owner cannot be read, so nobody can.
+                Err(Stop::Refused(_)) if has_failed => self.skip(),
                 Err(stop) => return self.stop_choosing(stop),
             }
             self.cleaning.victim.as_mut().expect("there is one").at += 1;
         }
         let victim = self.cleaning.victim.as_ref().expect("there is one");
         if victim.batch.is_empty() && victim.at == victim.owners.len() {
-            self.cleaning.victim = None;
+            let victim = self.cleaning.victim.take().expect("there is one");
+            if !victim.has_skipped {
+                self.cleaning.cleaned.push(victim.segment);
+            }
             self.syncing.is_wanted = true;
             self.statistics.segments_cleaned += 1;
         }
@@ -309,7 +403,7 @@ impl<T: SegmentTarget> Volume<T> {
             true => (owner.node, owner.slot),
             false => {
                 let about = about(bytes);
-                (about.inode, about.first + owner.slot)
+                (about.inode, about.first.wrapping_add(owner.slot))
             }
         };
         if self.cache.is_dirty_page((inode, index)) {
@@ -337,8 +431,16 @@ impl<T: SegmentTarget> Volume<T> {
             let (address, place, has_failed) = (*address, *place, *has_failed);
             let log = if *is_names { Log::HotData } else { Log::ColdData };
             let is_there = self.is_still(place, address)?;
-            if is_there && has_failed {
+            let is_given_up = self.cleaning.victim.as_ref().expect("there is one").has_failed;
+            if is_there && has_failed && !is_given_up {
                 return Err(Stop::DAMAGED);
+            }
+            if is_there && has_failed {
+                self.skip();
+            }
+            let is_there = is_there && !has_failed;
+            if is_there && self.expect_log(log, 1).is_err() && self.is_stuck() {
+                self.fail("the medium of a segment has failed, and there is no room for what is in it");
             }
             if is_there {
                 self.expect_log(log, 1)?;

@@ -42,7 +42,7 @@ fn area_mut(bytes: &mut Bytes) -> &mut [u8] {
 }
 
 /// The block of a level that has the names with a hash.
-fn block_for(level: u8, hash: u32) -> u32 {
+pub(crate) fn block_for(level: u8, hash: u32) -> u32 {
     let blocks = 1 << level;
     blocks - 1 + (hash & (blocks - 1))
 }
@@ -55,9 +55,9 @@ pub(crate) struct Found {
     /// What it is.
     pub kind: FileKind,
     /// The block of the folder; `None`: its node.
-    block: Option<u32>,
+    pub block: Option<u32>,
     /// Where there.
-    at: usize,
+    pub at: usize,
 }
 
 impl<T: SegmentTarget> Volume<T> {
@@ -72,6 +72,15 @@ impl<T: SegmentTarget> Volume<T> {
 
     /// Finds a name in a folder. Everything that has to do with it is in memory then.
     pub(crate) fn find_name(&mut self, folder: Inode, name: &[u8]) -> Step<Option<Found>> {
+        let found = self.find_any(folder, name)?;
+        // Neither has a name there, and what removes a name must not remove them.
+        match found.is_some_and(|found| found.inode == Inode::ROOT || found.inode == folder) {
+            true => Err(Stop::DAMAGED),
+            false => Ok(found),
+        }
+    }
+
+    fn find_any(&mut self, folder: Inode, name: &[u8]) -> Step<Option<Found>> {
         let fields = self.pin_directory(folder)?;
         let hash = names::hash(name);
         if fields.is_inline() {
@@ -136,13 +145,13 @@ impl<T: SegmentTarget> Volume<T> {
         self.promised += 1;
         self.count_blocks(folder.0, 1);
         let fields = self.fields_mut(folder);
-        fields.size = (fields.size.get() + BLOCK_BYTES as u64).into();
+        fields.size = fields.size.get().saturating_add(BLOCK_BYTES as u64).into();
     }
 
     /// Puts a name into a folder; all that it needs is in memory.
     pub(crate) fn put_name(&mut self, folder: Inode, name: &[u8], inode: Inode, kind: FileKind) {
         let fields = self.fields_mut(folder);
-        fields.entries = (fields.entries.get() + 1).into();
+        fields.entries = fields.entries.get().saturating_add(1).into();
         if fields.is_inline() {
             let area = inline_mut(&mut self.cache.node_mut(folder.0).bytes);
             if names::has_room(area, name) {
@@ -179,7 +188,7 @@ impl<T: SegmentTarget> Volume<T> {
     /// Takes a name away.
     pub(crate) fn remove_name(&mut self, folder: Inode, found: Found) {
         let fields = self.fields_mut(folder);
-        fields.entries = (fields.entries.get() - 1).into();
+        fields.entries = fields.entries.get().saturating_sub(1).into();
         let Some(block) = found.block else {
             return names::remove(inline_mut(&mut self.cache.node_mut(folder.0).bytes), found.at);
         };
@@ -188,7 +197,7 @@ impl<T: SegmentTarget> Volume<T> {
         if names::names(area, 0).next().is_none() {
             self.clear(folder.0, block.into(), u64::from(block) + 1);
             let fields = self.fields_mut(folder);
-            fields.size = (fields.size.get() - BLOCK_BYTES as u64).into();
+            fields.size = fields.size.get().saturating_sub(BLOCK_BYTES as u64).into();
         }
     }
 

@@ -29,6 +29,9 @@
 //! | [`volume`] | a mounted volume |
 //! | `polling` | its turns |
 //! | [`mounting`] | a volume is made, and found again |
+//! | [`rebuilding`] | a volume whose records are lost is made anew |
+//! | `scanning` | the newest block of each node in the logs |
+//! | `survivors` | the files of such a volume that stay |
 //! | [`block`] | a block of metadata |
 //! | [`inode`] | the node of a file |
 //! | [`tree`] | where the blocks of a file are |
@@ -47,6 +50,7 @@
 //! | `cleaning` | segments are emptied |
 //! | `checking` | a volume is verified |
 //! | `reaping` | what was deleted is freed |
+//! | `rescuing` | segments fail while they are written |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
@@ -67,8 +71,12 @@ pub mod operation;
 mod polling;
 mod reading;
 mod reaping;
+pub mod rebuilding;
 pub mod record;
+mod rescuing;
+mod scanning;
 pub mod segments;
+mod survivors;
 mod syncing;
 pub mod tree;
 pub mod volume;
@@ -81,4 +89,5 @@ pub use operation::{
     AllocateHow, Attributes, Changes, Data, Entry, FileKind, FileSystem, FileTime, Inode, NewFile, Operation, Refusal,
     RenameHow, Reply, Room, SeekFor, Ticket, XattrHow,
 };
+pub use rebuilding::RebuildReport;
 pub use volume::{Options, Statistics, Volume};

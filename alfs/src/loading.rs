@@ -214,10 +214,28 @@ fn is_sound_inode(bytes: &Bytes) -> bool {
     let Some(kind) = fields.kind() else { return false };
     let size = fields.size.get();
     match kind {
-        FileKind::Directory if fields.is_inline() => names::is_sound(crate::inode::inline(bytes)),
-        FileKind::Directory => usize::from(fields.levels) <= crate::directory::LEVELS_MAX,
+        FileKind::Directory if usize::from(fields.levels) > crate::directory::LEVELS_MAX => false,
+        FileKind::Directory => !fields.is_inline() || names::is_sound(crate::inode::inline(bytes)),
         _ if fields.is_inline() => size <= crate::inode::INLINE_BYTES as u64,
         FileKind::Symlink => size <= crate::operation::LINK_BYTES_MAX as u64,
         _ => size <= crate::tree::BLOCKS_MAX * 4096,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::zeroes;
+    use crate::inode::IS_INLINE;
+
+    #[test]
+    fn a_folder_with_more_levels_than_there_can_be_is_none() {
+        let mut bytes = zeroes();
+        names::clear(crate::inode::inline_mut(&mut bytes));
+        let fields = fields_mut(&mut bytes);
+        (fields.kind, fields.flags) = (FileKind::Directory as u8, IS_INLINE);
+        assert!(is_sound_inode(&bytes));
+        fields_mut(&mut bytes).levels = 255;
+        assert!(!is_sound_inode(&bytes));
     }
 }

@@ -10,11 +10,14 @@
 //! The write pointers tell whether a record counts, so nothing may move them before there is a new record: otherwise a record that did not count would
 //! count after the next power cut. A volume that is mounted read-only stops after the second step.
 
-use crate::block::{Bytes, Kind, zeroes};
+use crate::block::{Bytes, Kind, look, zeroes};
 use crate::inode::{Fields, IS_INLINE, fields_mut};
+use crate::node_map::block_of;
 use crate::operation::{FileKind, FileSystem, FileTime, Inode};
-use crate::record::{NoRecord, Record};
-use crate::segments::{ANCHORS, Head, LOGS, Log, Owner, SEGMENT_BLOCKS_MIN, SEGMENTS_MIN, Segment, Shape, State};
+use crate::record::{HeadPlace, NoRecord, Record};
+use crate::segments::{
+    ANCHORS, Head, LOGS, Log, Owner, SEGMENT_BLOCKS_MIN, SEGMENTS_MIN, Segment, Shape, State, WAIT_BELOW,
+};
 use crate::volume::{Options, Volume};
 use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm};
 use openftl_parts::target::{Durability, IoError, Request, SegmentTarget};
@@ -73,9 +76,17 @@ pub enum MountError {
     NoVolume,
     /// There are records, and none counts.
     #[error(
-        "the file system has no record that counts; the newest: {0}. `openftl alfs fsck --rebuild` looks for files without records"
+        "the file system has no record that counts; the newest: {0}. `openftl alfs fsck --rebuild` makes it anew from what is in its logs"
     )]
     NoRecord(NoRecord),
+    /// Segments have blocks of a file system, and its records are gone.
+    #[error(
+        "the records of the file system are gone: `openftl alfs fsck --rebuild` makes it anew from what is in its logs"
+    )]
+    RecordsGone,
+    /// A rebuild has found nothing.
+    #[error("no log on the drive has a node of a file system, so there is nothing to be rebuilt")]
+    NothingToRebuild,
     /// The volume is of another drive.
     #[error("the file system was made for {made} segments of {of} blocks, and the drive has {has} of {has_of}")]
     OtherShape {
@@ -97,7 +108,7 @@ pub enum MountError {
 }
 
 /// The shape of a volume on this drive.
-fn shape_of(target: &impl SegmentTarget) -> Result<Shape, MountError> {
+pub(crate) fn shape_of(target: &impl SegmentTarget) -> Result<Shape, MountError> {
     let segment_blocks = target.segment_blocks().ok_or(MountError::NoSegments)?;
     let blocks = target.blocks();
     if blocks > 1 << 32 {
@@ -122,13 +133,18 @@ fn shape_of(target: &impl SegmentTarget) -> Result<Shape, MountError> {
 }
 
 /// Runs one request to its end.
-fn run(target: &mut impl SegmentTarget, clock: &mut dyn Clock, request: Request<'_>) -> Result<(), MountError> {
+pub(crate) fn run(
+    target: &mut impl SegmentTarget,
+    clock: &mut dyn Clock,
+    request: Request<'_>,
+) -> Result<(), MountError> {
     const TAG: u64 = 0;
     target.submit(clock.now(), TAG, request)?;
     let mut done = Vec::new();
     loop {
         target.poll(clock.now(), &mut done);
-        if let Some(done) = done.pop() {
+        // What the host before this one has begun ends, too.
+        if let Some(done) = done.drain(..).find(|done| done.tag == TAG) {
             return Ok(done.result?);
         }
         match target.next_due() {
@@ -218,7 +234,11 @@ fn read_chain(
             None if record.is_whole => {
                 chain = Some(Chain { anchor, volume, records: vec![record], ends: vec![at] });
             }
-            Some(chain) if !record.is_whole && sequence == chain.records[chain.records.len() - 1].sequence + 1 => {
+            Some(chain)
+                if !record.is_whole
+                    && record.shape == chain.records[0].shape
+                    && sequence == chain.records[chain.records.len() - 1].sequence + 1 =>
+            {
                 chain.records.push(record);
                 chain.ends.push(at);
             }
@@ -282,6 +302,13 @@ impl<T: SegmentTarget> Volume<T> {
         let mut volume = Volume::blank(target, id, shape, Options::default());
         volume.now = clock.now();
         volume.map.grow();
+        volume.make_root(owner, group, time_of_day);
+        volume.settle(clock)?;
+        Ok(volume)
+    }
+
+    /// A new root folder. Its number is the first of those that are free.
+    pub(crate) fn make_root(&mut self, owner: u32, group: u32, time_of_day: FileTime) {
         let mut bytes = zeroes();
         let fields: &mut Fields = fields_mut(&mut bytes);
         fields.kind = FileKind::Directory as u8;
@@ -295,11 +322,9 @@ impl<T: SegmentTarget> Volume<T> {
             *time = time_of_day.into();
         }
         Self::clear_names(&mut bytes);
-        let root = volume.new_node(Kind::Inode, bytes);
+        let root = self.new_node(Kind::Inode, bytes);
         assert_eq!(root, Inode::ROOT.0, "the first node is the root");
-        volume.files = 1;
-        volume.settle(clock)?;
-        Ok(volume)
+        self.files += 1;
     }
 
     /// Mounts the volume of a drive.
@@ -331,6 +356,9 @@ impl<T: SegmentTarget> Volume<T> {
             }
         }
         let last = &chain.records[count - 1];
+        if !volume.are_heads(last) {
+            return Err((volume.target, MountError::NoRecord(NoRecord::Impossible("heads of logs"))));
+        }
         for (log, place) in Log::ALL.into_iter().zip(last.heads) {
             let Some(place) = place else { continue };
             let mut owners = owners.remove(&place.segment).unwrap_or_default();
@@ -339,24 +367,78 @@ impl<T: SegmentTarget> Volume<T> {
             }
             let submitted = volume.target.segment(place.segment).written;
             owners.resize(submitted.min(shape.data_blocks()).max(place.written) as usize, Owner::default());
-            let head = Head { segment: place.segment, owners, recorded: 0, submitted, run: Vec::new() };
+            let head =
+                Head { segment: place.segment, owners, recorded: 0, submitted, run: Vec::new(), has_failed: false };
             volume.segments.heads[log as usize] = Some(head);
         }
         // A number that was used, and may be in a record that does not count, is not used again.
         volume.syncing.durable = last.sequence;
         volume.syncing.next = last.sequence + 2;
         volume.syncing.anchor = chain.anchor;
-        volume.segments.age = last.segments.iter().map(|(_, segment)| segment.age).max().unwrap_or(0) + 1;
+        volume.segments.age = last.segments.iter().map(|(_, segment)| segment.age).max().unwrap_or(0).saturating_add(1);
         if options.is_read_only {
             return Ok(volume);
         }
         volume.doomed.extend(std::mem::take(&mut volume.orphans));
-        match volume.settle(clock) {
-            Ok(()) => {}
-            Err(error) => return Err((volume.target, error)),
+        let settled = volume.settle(clock).and_then(|()| volume.find_abandoned(&last.heads, clock));
+        if let Err(error) = settled {
+            return Err((volume.target, error));
         }
         volume.make_good();
         Ok(volume)
+    }
+
+    /// A sync that a power cut has ended may have left nodes that are newer than those that count. The blocks of the map of nodes that they are in are
+    /// written with the next record, and are newer than they: so a rebuild, which has no records, does not take them for the nodes.
+    fn find_abandoned(&mut self, heads: &[Option<HeadPlace>; LOGS], clock: &mut dyn Clock) -> Result<(), MountError> {
+        let shape = self.segments.shape;
+        // Blocks are read past the volume, which must not miss what it has begun.
+        while !self.io.is_empty() {
+            self.now = clock.now();
+            if !self.take_completions() {
+                let due = self.target.next_due();
+                clock.wait_until(
+                    due.ok_or(MountError::Stopped("the drive has nothing to do, and a trim has not ended"))?,
+                );
+            }
+        }
+        for log in [Log::HotNode, Log::WarmNode, Log::ColdNode] {
+            let Some(place) = heads[log as usize] else { continue };
+            let end = self.target.segment(place.segment).written.min(shape.data_blocks());
+            for at in place.written..end {
+                let block = match read_blocks(&mut self.target, clock, shape.first_of(place.segment) + at, 1) {
+                    Ok(blocks) => blocks.into_iter().next(),
+                    Err(MountError::Drive(_)) => None,
+                    Err(error) => return Err(error),
+                };
+                let seen = block.and_then(|block| look(&block).ok()).filter(|seen| seen.volume == self.id);
+                let index = match seen {
+                    Some(seen) if seen.kind.is_node() => block_of(seen.identity),
+                    Some(seen) if seen.kind == Kind::NodeMap => seen.identity,
+                    _ => continue,
+                };
+                while self.map.blocks.len() <= index as usize && index < shape.map_blocks_max() {
+                    self.map.grow();
+                }
+                if index < shape.map_blocks_max() {
+                    self.syncing.map_moves.insert(index);
+                    self.changed();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the segments that are being written are those that the logs of a record go on in, each in one.
+    fn are_heads(&self, record: &Record) -> bool {
+        let mut heads: Vec<HeadPlace> = record.heads.iter().flatten().copied().collect();
+        heads.sort_unstable_by_key(|head| head.segment);
+        let open = (0..).zip(self.segments.all()).filter(|(_, segment)| segment.state == State::Open);
+        let mut heads = heads.into_iter();
+        let are_open = open.into_iter().all(|(index, segment)| {
+            heads.next().is_some_and(|head| head.segment == index && segment.valid <= head.written)
+        });
+        are_open && heads.next().is_none()
     }
 
     fn apply(&mut self, record: &Record, owners: &mut BTreeMap<u32, Vec<Owner>>) -> Result<(), NoRecord> {
@@ -366,6 +448,8 @@ impl<T: SegmentTarget> Volume<T> {
         }
         if record.is_whole {
             self.map.blocks.clone_from(&record.map);
+        } else if (record.map_blocks as usize) < self.map.blocks.len() {
+            return impossible("map");
         } else {
             self.map.blocks.resize(record.map_blocks as usize, crate::record::MapBlock::default());
         }
@@ -400,7 +484,7 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     /// Makes everything durable, and nothing else.
-    fn settle(&mut self, clock: &mut dyn Clock) -> Result<(), MountError> {
+    pub(crate) fn settle(&mut self, clock: &mut dyn Clock) -> Result<(), MountError> {
         self.syncing.is_wanted = true;
         let wanted = self.syncing.next;
         while self.syncing.durable < wanted {
@@ -423,6 +507,11 @@ impl<T: SegmentTarget> Volume<T> {
     /// What a power cut has left is as it would be without one.
     fn make_good(&mut self) {
         for log in Log::ALL {
+            let head = self.segments.heads[log as usize].as_ref();
+            if head.is_some_and(|head| !self.target.segment(head.segment).is_writable) {
+                self.strand(log);
+                continue;
+            }
             let is_at_end = self.segments.heads[log as usize].is_some() && self.segments.room(log) == 0;
             if is_at_end {
                 self.append_summary(log);
@@ -430,9 +519,12 @@ impl<T: SegmentTarget> Volume<T> {
         }
         for segment in ANCHORS..self.segments.shape.segments {
             let is_free = self.segments.segment(segment).state == State::Free;
-            if is_free && self.target.segment(segment).written > 0 {
+            let facts = self.target.segment(segment);
+            if is_free && facts.written > 0 {
                 self.segments.trim(segment);
                 self.trim(segment);
+            } else if is_free && !facts.is_writable {
+                self.segments.give_up(segment);
             }
         }
     }
@@ -449,8 +541,9 @@ impl<T: SegmentTarget> Volume<T> {
             if let Some(why) = self.failed {
                 return Err((self.target, MountError::Stopped(why)));
             }
-            // What is whole is found with one read, whatever happened before.
-            let has_changes = self.syncing.due.is_some() || self.syncing.is_wanted;
+            // With the map of nodes on media, what a rebuild finds is what was there.
+            self.syncing.wants_map = !self.map.changes.is_empty() && self.segments.free() >= WAIT_BELOW;
+            let has_changes = self.syncing.due.is_some() || self.syncing.is_wanted || self.syncing.wants_map;
             if !has_changes && self.syncing.is_idle() && self.io.is_empty() {
                 return Ok(self.target);
             }
@@ -492,9 +585,26 @@ fn read_volume(target: &mut impl SegmentTarget, clock: &mut dyn Clock) -> Result
         }
     }
     match why {
-        Some(NoRecord::Block { why: crate::block::NotIt::NoMagic, .. }) | None => Err(MountError::NoVolume),
+        Some(NoRecord::Block { why: crate::block::NotIt::NoMagic, .. }) | None => match has_logs(target, clock, shape)?
+        {
+            true => Err(MountError::RecordsGone),
+            false => Err(MountError::NoVolume),
+        },
         Some(why) => Err(MountError::NoRecord(why)),
     }
+}
+
+/// Whether a segment begins with a block of a file system, as those with nodes do.
+fn has_logs(target: &mut impl SegmentTarget, clock: &mut dyn Clock, shape: Shape) -> Result<bool, MountError> {
+    for segment in (ANCHORS..shape.segments).filter(|segment| target.segment(*segment).written > 0).collect::<Vec<_>>()
+    {
+        match read_blocks(target, clock, shape.first_of(segment), 1) {
+            Ok(blocks) if look(&blocks[0]).is_ok() => return Ok(true),
+            Ok(_) | Err(MountError::Drive(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }
 
 const _: () = assert!(BLOCK_BYTES == 4096);

@@ -41,7 +41,7 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     /// The contents of a folder have changed.
-    fn touch(&mut self, folder: Inode) {
+    pub(crate) fn touch(&mut self, folder: Inode) {
         let now = self.time_of_day;
         let fields = self.fields_mut(folder);
         (fields.modified, fields.changed) = (now.into(), now.into());
@@ -53,7 +53,7 @@ impl<T: SegmentTarget> Volume<T> {
         self.fields_mut(inode).changed = now.into();
     }
 
-    fn new_inode(&mut self, parent: Inode, folder: &Fields, file: &NewFile) -> Inode {
+    pub(crate) fn new_inode(&mut self, parent: Inode, folder: &Fields, file: &NewFile) -> Inode {
         let mut bytes = zeroes();
         let (now, is_directory) = (self.time_of_day, file.kind == FileKind::Directory);
         let inherits = folder.mode.get() & SET_GROUP_ID != 0;
@@ -75,8 +75,8 @@ impl<T: SegmentTarget> Volume<T> {
         if is_directory {
             Self::clear_names(&mut bytes);
         }
-        self.next_generation += 1;
-        self.files += 1;
+        self.next_generation = self.next_generation.wrapping_add(1);
+        self.files = self.files.saturating_add(1);
         Inode(self.new_node(Kind::Inode, bytes))
     }
 
@@ -159,10 +159,10 @@ impl<T: SegmentTarget> Volume<T> {
         Ok(Reply::Attributes(self.fields(inode).attributes(inode)))
     }
 
-    fn count_links(&mut self, inode: Inode, links: i32) {
+    pub(crate) fn count_links(&mut self, inode: Inode, links: i32) {
         if links != 0 {
             let fields = self.fields_mut(inode);
-            fields.links = fields.links.get().checked_add_signed(links).expect("a name is counted").into();
+            fields.links = fields.links.get().saturating_add_signed(links).into();
         }
     }
 
@@ -176,7 +176,7 @@ impl<T: SegmentTarget> Volume<T> {
             self.count_links(inode, -1);
         }
         if self.fields(inode).links.get() == 0 {
-            self.files -= 1;
+            self.files = self.files.saturating_sub(1);
             match self.held.contains_key(&inode.0) {
                 true => _ = self.orphans.insert(inode.0),
                 false => self.doom(inode.0),

@@ -26,6 +26,7 @@ impl<T: SegmentTarget> FileSystem for Volume<T> {
         let was_wanted = self.syncing.is_wanted;
         let result = self.attempt_once(ticket, operation);
         self.submit_runs();
+        self.rescue();
         // What waits as it did before is no reason to look again at once.
         self.is_stirred |= result != Err(Stop::Wait) || self.syncing.is_wanted != was_wanted;
         match result {
@@ -53,6 +54,7 @@ impl<T: SegmentTarget> FileSystem for Volume<T> {
         for _ in 0..ROUNDS_MAX {
             let round = [self.take_completions(), self.go_on_syncing(), self.clean(), self.reap()];
             self.submit_runs();
+            self.rescue();
             if !round.contains(&true) {
                 break;
             }
@@ -61,6 +63,9 @@ impl<T: SegmentTarget> FileSystem for Volume<T> {
         }
         if !has_progress {
             self.is_stirred = false;
+        }
+        if self.segments.is_contradiction {
+            self.fail("segments have less of use than was released: `openftl alfs fsck --rebuild` mends that");
         }
         self.cache.evict();
         has_progress
@@ -104,7 +109,7 @@ impl<T: SegmentTarget> FileSystem for Volume<T> {
 
 impl<T: SegmentTarget> Volume<T> {
     pub(crate) fn room(&self) -> Room {
-        let blocks = self.segments.shape.blocks_max();
+        let blocks = self.segments.blocks_max();
         let free = blocks.saturating_sub(self.segments.valid() + self.promised);
         // A file has a node at least, and a name in another block.
         Room { blocks, free, files: u64::from(self.files) + free, files_free: free }

@@ -67,9 +67,7 @@ impl<T: SegmentTarget> Volume<T> {
             });
         }
         let needed = addresses.iter().filter(|source| !matches!(source, Source::Hole)).count();
-        if self.frames() < needed {
-            return Err(Stop::Wait);
-        }
+        self.expect_frames(ticket, needed)?;
         for (index, source) in (first..).zip(&addresses) {
             reading.blocks.push(match source {
                 Source::Hole => None,
@@ -99,6 +97,17 @@ impl<T: SegmentTarget> Volume<T> {
         self.read(ticket, inode, offset, bytes as u32)
     }
 
+    /// Whether a read has the frames that it needs. The first that has not is the next to get them: later ones leave it as many.
+    fn expect_frames(&mut self, ticket: Ticket, needed: usize) -> Step<()> {
+        let before = self.waiting_read.filter(|(first, _)| *first != ticket).map_or(0, |(_, frames)| frames);
+        if self.frames() >= needed + before {
+            self.waiting_read = self.waiting_read.filter(|(first, _)| *first != ticket);
+            return Ok(());
+        }
+        self.waiting_read.get_or_insert((ticket, needed));
+        Err(Stop::Wait)
+    }
+
     /// Requests of a read have ended.
     pub(crate) fn read_ended(&mut self, ticket: Ticket, is_fine: bool) {
         let reading = self.reads.get_mut(&ticket).expect("a read has requests under way");
@@ -111,6 +120,7 @@ impl<T: SegmentTarget> Volume<T> {
 
     /// Nobody wants the bytes of a read any more.
     pub(crate) fn forget_read(&mut self, ticket: Ticket) {
+        self.waiting_read = self.waiting_read.filter(|(first, _)| *first != ticket);
         let Some(reading) = self.reads.get_mut(&ticket) else { return };
         if reading.under_way > 0 {
             reading.is_abandoned = true;
@@ -134,7 +144,7 @@ impl<T: SegmentTarget> Volume<T> {
     /// A file has been read. That is worth a change only now and then.
     pub(crate) fn access(&mut self, inode: Inode, fields: &Fields) {
         let (now, accessed) = (self.time_of_day, FileTime::from(fields.accessed));
-        let is_old = now.seconds - accessed.seconds >= ACCESS_SECONDS;
+        let is_old = now.seconds.saturating_sub(accessed.seconds) >= ACCESS_SECONDS;
         let is_news = accessed <= fields.modified.into() || accessed <= fields.changed.into() || is_old;
         if is_news && now > accessed && self.expect_change(0).is_ok() {
             self.fields_mut(inode).accessed = now.into();

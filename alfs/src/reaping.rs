@@ -25,9 +25,9 @@ impl<T: SegmentTarget> Volume<T> {
             match self.reap_node(node) {
                 Ok(()) => reaped += 1,
                 Err(Stop::Wait) => break,
-                // It cannot be read: what is below it stays, and is of no use to anybody. A check finds it.
                 Err(Stop::Refused(_)) => {
                     self.doomed.pop();
+                    self.give_up_node(node);
                     reaped += 1;
                 }
             }
@@ -38,9 +38,27 @@ impl<T: SegmentTarget> Volume<T> {
         reaped > 0
     }
 
+    /// A doomed node that cannot be read is free, and so is its block. Blocks that it named are found to be of no use when their segments are cleaned;
+    /// nodes that it named stay, until a rebuild.
+    fn give_up_node(&mut self, node: u32) {
+        let address = match self.map.changes.get(&node) {
+            Some(address) => *address,
+            None => self.address_in_map(node),
+        };
+        if address != 0 && self.cache.slot(node).is_none() {
+            self.segments.release(address);
+            self.map.free(node);
+        }
+    }
+
     fn reap_node(&mut self, node: u32) -> Step<()> {
         self.pin(node, &Kind::NODES)?;
         let found = self.cache.node(node);
+        if found.kind == Kind::Inode && fields(&found.bytes).links.get() > 0 {
+            // A file that has a name was not deleted, whoever says so.
+            self.doomed.pop();
+            return Ok(());
+        }
         let (kind, has_contents) = (found.kind, !fields(&found.bytes).is_inline());
         let mut children = Vec::new();
         let mut addresses = Vec::new();

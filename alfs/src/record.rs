@@ -16,6 +16,9 @@ use openftl_core::BLOCK_BYTES;
 /// Bytes of a record in each of its blocks.
 const PAYLOAD_BYTES: usize = BLOCK_BYTES - HEADER_BYTES;
 
+/// Sequences from here on are no record's: a volume does not live so long.
+pub const SEQUENCE_END: u64 = 1 << 62;
+
 /// A segment that a log writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeadPlace {
@@ -294,16 +297,29 @@ impl Record {
         fine(self.heads.iter().flatten().all(head_is_fine), "heads of logs")?;
         let map_fits = !self.is_whole || self.map.len() == self.map_blocks as usize;
         fine(map_fits && self.map.iter().all(|block| is_address(block.address)), "map")?;
+        fine(self.sequence < SEQUENCE_END, "number")?;
+        fine(self.map_blocks <= self.shape.map_blocks_max(), "map")?;
         let nodes = self.map_blocks.saturating_mul(crate::node_map::NODES_PER_BLOCK);
         let is_node = |node: u32| node > 0 && node < nodes;
         fine(self.nodes.iter().all(|(node, address)| is_node(*node) && is_address(*address)), "nodes")?;
-        let valid_fits = |(index, segment): &(u32, Segment)| is_segment(*index) && segment.valid <= data_blocks;
+        let valid_fits = |(index, segment): &(u32, Segment)| {
+            let most = match segment.state {
+                State::Free => 0,
+                State::Open | State::Full | State::Failed => data_blocks,
+                // It is never said.
+                State::Trimmed => return false,
+            };
+            is_segment(*index) && segment.valid <= most
+        };
         let all_there = !self.is_whole || self.segments.len() == (segments - ANCHORS) as usize;
         fine(all_there && self.segments.iter().all(valid_fits), "segments")?;
         let owners_fit =
             |new: &NewOwners| is_segment(new.segment) && new.first as usize + new.owners.len() <= data_blocks as usize;
         fine(self.owners.iter().all(owners_fit), "owners")?;
-        fine(self.doomed.iter().chain(&self.orphans).all(|node| is_node(*node)), "doomed nodes")
+        let mut gone: Vec<u32> = self.doomed.iter().chain(&self.orphans).copied().collect();
+        gone.sort_unstable();
+        let is_each_once = gone.windows(2).all(|pair| pair[0] != pair[1]);
+        fine(is_each_once && gone.into_iter().all(is_node), "doomed nodes")
     }
 }
 

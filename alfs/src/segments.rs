@@ -84,6 +84,8 @@ pub enum State {
     Full = 2,
     /// It is being made empty. On media it is never said.
     Trimmed = 3,
+    /// Its medium has failed: it is never written again. What it still has can be read, if it can.
+    Failed = 4,
 }
 
 impl State {
@@ -95,6 +97,7 @@ impl State {
             1 => State::Open,
             2 => State::Full,
             3 => State::Trimmed,
+            4 => State::Failed,
             _ => return None,
         })
     }
@@ -126,6 +129,8 @@ pub struct Head {
     pub submitted: u32,
     /// The following ones, which it is to have.
     pub run: Vec<Frame>,
+    /// Its medium has failed: the drive takes no more of it.
+    pub has_failed: bool,
 }
 
 /// How a volume is divided.
@@ -160,6 +165,13 @@ impl Shape {
     #[must_use]
     pub fn blocks_max(self) -> u64 {
         u64::from(self.segments - ANCHORS - self.reserve()) * u64::from(self.data_blocks())
+    }
+
+    /// Blocks of the map of nodes, at most: each node has a block, and a block of the map is added only while few nodes are free.
+    #[must_use]
+    pub fn map_blocks_max(self) -> u32 {
+        let blocks = u64::from(self.segments) * u64::from(self.segment_blocks);
+        u32::try_from(blocks.div_ceil(crate::node_map::NODES_PER_BLOCK.into()) + 2).expect("addresses have 32 bits")
     }
 
     /// The segment of an address.
@@ -202,8 +214,13 @@ pub struct Segments {
     pub heads: [Option<Head>; LOGS],
     /// Blocks that are of use.
     valid: u64,
+    failed: u32,
+    /// How often one has failed.
+    pub failures: u64,
     /// What [`Segment::age`] is now.
     pub age: u32,
+    /// More was released than there was: two owners have one block, or what a record says of a segment is wrong.
+    pub is_contradiction: bool,
 }
 
 impl Segments {
@@ -218,19 +235,24 @@ impl Segments {
             changed: BTreeSet::new(),
             heads: Default::default(),
             valid: 0,
+            failed: 0,
+            failures: 0,
             age: 0,
+            is_contradiction: false,
         }
     }
 
     /// Puts back what a record says of segment `index`.
     pub fn restore(&mut self, index: u32, segment: Segment) {
         self.valid = self.valid + u64::from(segment.valid) - u64::from(self.all[index as usize].valid);
+        let is = |segment: &Segment| u32::from(segment.state == State::Failed);
+        self.failed = self.failed + is(&segment) - is(&self.all[index as usize]);
         self.all[index as usize] = segment;
         self.free.remove(&index);
         self.useless.remove(&index);
         match segment.state {
             State::Free => _ = self.free.insert(index),
-            State::Full if segment.valid == 0 => _ = self.useless.insert(index),
+            State::Full | State::Failed if segment.valid == 0 => _ = self.useless.insert(index),
             _ => {}
         }
     }
@@ -280,14 +302,22 @@ impl Segments {
     /// A useless segment is trimmed.
     pub fn trim(&mut self, index: u32) {
         assert!(self.useless.remove(&index) || self.free.remove(&index), "segment {index} has nothing of use");
-        self.all[index as usize].state = State::Trimmed;
+        let segment = &mut self.all[index as usize];
+        self.failed -= u32::from(segment.state == State::Failed);
+        segment.state = State::Trimmed;
         self.changed.insert(index);
     }
 
-    /// A trimmed segment is empty for good.
-    pub fn empty(&mut self, index: u32) {
+    /// A trimmed segment is empty for good, and is not used again unless it can be written.
+    pub fn empty(&mut self, index: u32, is_writable: bool) {
         assert_eq!(self.all[index as usize].state, State::Trimmed, "segment {index} was trimmed");
-        self.all[index as usize] = Segment::default();
+        if !is_writable {
+            (self.all[index as usize].state, self.failed) = (State::Failed, self.failed + 1);
+            self.changed.insert(index);
+            return;
+        }
+        let reading = self.all[index as usize].reading;
+        self.all[index as usize] = Segment { reading, ..Segment::default() };
         self.free.insert(index);
         self.changed.insert(index);
     }
@@ -305,13 +335,29 @@ impl Segments {
         }
         let index = self.shape.segment_of(address);
         let segment = &mut self.all[index as usize];
-        assert!(segment.valid > 0, "segment {index} has nothing of use to be released at {address}");
+        if segment.valid == 0 {
+            self.is_contradiction = true;
+            return;
+        }
         segment.valid -= 1;
         self.valid -= 1;
-        if segment.valid == 0 && segment.state == State::Full {
+        if segment.valid == 0 && matches!(segment.state, State::Full | State::Failed) {
             self.useless.insert(index);
         }
         self.changed.insert(index);
+    }
+
+    /// A full segment has nothing of use, whatever its count says. Returns whether that said otherwise.
+    pub fn forget_rest(&mut self, index: u32) -> bool {
+        let segment = &mut self.all[index as usize];
+        let rest = std::mem::take(&mut segment.valid);
+        assert!(matches!(segment.state, State::Full | State::Failed), "segment {index} was cleaned");
+        self.valid -= u64::from(rest);
+        if rest > 0 {
+            self.useless.insert(index);
+            self.changed.insert(index);
+        }
+        rest > 0
     }
 
     /// Blocks that can be written to `log` before it needs another segment.
@@ -332,11 +378,22 @@ impl Segments {
         assert!(self.heads[log as usize].is_none(), "the log has a segment");
         let Some(segment) = self.free.pop_first() else { return false };
         let age = self.age;
-        self.all[segment as usize] = Segment { age, state: State::Open, ..Segment::default() };
+        // What contradicts itself may be read where nothing is.
+        let reading = self.all[segment as usize].reading;
+        self.all[segment as usize] = Segment { age, state: State::Open, reading, valid: 0 };
         self.changed.insert(segment);
         self.heads[log as usize] =
-            Some(Head { segment, owners: Vec::new(), recorded: 0, submitted: 0, run: Vec::new() });
+            Some(Head { segment, owners: Vec::new(), recorded: 0, submitted: 0, run: Vec::new(), has_failed: false });
         true
+    }
+
+    /// The address of the next block of `log`, if it has a segment or one is free.
+    #[must_use]
+    pub fn next_address(&self, log: Log) -> u32 {
+        match &self.heads[log as usize] {
+            Some(head) => self.shape.first_of(head.segment) + head.owners.len() as u32,
+            None => self.free.first().map_or(0, |segment| self.shape.first_of(*segment)),
+        }
     }
 
     /// The next block of `log`, which has a segment with room, is this one of `owner`. Returns its address.
@@ -363,6 +420,39 @@ impl Segments {
             self.useless.insert(head.segment);
         }
         self.changed.insert(head.segment);
+    }
+
+    /// The medium of a segment has failed.
+    pub fn give_up(&mut self, index: u32) {
+        let segment = &mut self.all[index as usize];
+        self.failed += u32::from(segment.state != State::Failed);
+        self.failures += 1;
+        self.free.remove(&index);
+        // What the record says of it that is trimmed already is of no interest.
+        if segment.valid == 0 && matches!(segment.state, State::Open | State::Full) {
+            self.useless.insert(index);
+        }
+        segment.state = State::Failed;
+        self.changed.insert(index);
+    }
+
+    /// The log goes on in another segment. Gives what it had of the last one.
+    pub fn strand(&mut self, log: Log) -> Head {
+        let head = self.heads[log as usize].take().expect("the log has a segment");
+        self.give_up(head.segment);
+        head
+    }
+
+    /// Blocks that files and their nodes can have, without segments whose medium has failed.
+    #[must_use]
+    pub fn blocks_max(&self) -> u64 {
+        self.shape.blocks_max().saturating_sub(u64::from(self.failed) * u64::from(self.shape.data_blocks()))
+    }
+
+    /// Segments whose medium has failed.
+    #[must_use]
+    pub fn failed(&self) -> u32 {
+        self.failed
     }
 
     /// Whether something of a segment is not in the last record.
@@ -394,7 +484,8 @@ impl Segments {
         let blocks = u64::from(self.shape.data_blocks());
         let value = |segment: &Segment| {
             let age = u64::from(self.age.saturating_sub(segment.age)) + 1;
-            (blocks - u64::from(segment.valid)) * age * 1024 / (blocks + u64::from(segment.valid))
+            (blocks - u64::from(segment.valid)).saturating_mul(1024).saturating_mul(age)
+                / (blocks + u64::from(segment.valid))
         };
         self.victims(avoid).max_by_key(|(index, segment)| (value(segment), u32::MAX - index)).map(first)
     }
@@ -453,7 +544,7 @@ mod tests {
         assert_eq!(segments.useless(), [ANCHORS]);
         segments.trim(ANCHORS);
         assert_eq!((segments.free(), segments.trimmed()), (61, 1));
-        segments.empty(ANCHORS);
+        segments.empty(ANCHORS, true);
         assert_eq!(segments.free(), 62);
     }
 }

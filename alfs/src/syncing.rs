@@ -9,8 +9,8 @@
 //!
 //! Who asks for durability waits for a record that begins after he asked; all that ask while one is under way share the next one.
 
-use crate::block::{Kind, seal};
-use crate::cache::Slot;
+use crate::block::{Kind, seal, seal_at};
+use crate::cache::{Key, Slot};
 use crate::inode::fields;
 use crate::node_map::{block_of, nodes_of, set_address_in};
 use crate::operation::{Reply, Ticket};
@@ -19,8 +19,8 @@ use crate::segments::{ANCHORS, CLEAN_BELOW, IS_MAP, IS_NODE, Log, Owner, State};
 use crate::volume::{Io, Step, Stop, Volume};
 use crate::writing::slot_of;
 use openftl_core::Time;
-use openftl_parts::target::{Durability, Request, SegmentTarget};
-use openftl_parts::words::{Handle, TRANSACTION_BLOCKS_MAX};
+use openftl_parts::target::{AppendError, Durability, IoError, Request, SegmentTarget};
+use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
 use std::collections::BTreeMap;
 
 /// Changed nodes before blocks of the map are written.
@@ -59,6 +59,12 @@ pub(crate) struct Syncing {
     pub whole_blocks: u32,
     /// Blocks of the map of nodes that are written with the next record, though nothing of them has changed.
     pub map_moves: std::collections::BTreeSet<u32>,
+    /// The next record is whole, and all blocks of the map of nodes that have changed are written with it.
+    pub wants_map: bool,
+    /// A block of a file was lost before it was written, and nobody has been told.
+    has_lost: bool,
+    /// How often a segment had failed when the last record was made.
+    failures: u64,
     /// The last flush that was begun.
     flush: u64,
     is_flushing: bool,
@@ -78,6 +84,9 @@ impl Default for Syncing {
             anchor_written: 0,
             whole_blocks: 0,
             map_moves: std::collections::BTreeSet::new(),
+            wants_map: false,
+            has_lost: false,
+            failures: 0,
             flush: 0,
             is_flushing: false,
             trimmed: BTreeMap::new(),
@@ -119,8 +128,9 @@ impl<T: SegmentTarget> Volume<T> {
             }
         };
         if syncing.durable >= wanted {
+            let has_lost = std::mem::take(&mut syncing.has_lost);
             self.syncs.remove(&ticket);
-            return Ok(Reply::Done);
+            return if has_lost { Err(Stop::DAMAGED) } else { Ok(Reply::Done) };
         }
         syncing.is_wanted |= syncing.next == wanted && syncing.phase != Phase::Gathering;
         Err(Stop::Wait)
@@ -131,11 +141,13 @@ impl<T: SegmentTarget> Volume<T> {
         if self.failed.is_some() || self.options.is_read_only {
             return false;
         }
-        let is_due = self.syncing.is_wanted || self.syncing.due.is_some_and(|due| due <= self.now);
+        let is_due =
+            self.syncing.is_wanted || self.syncing.wants_map || self.syncing.due.is_some_and(|due| due <= self.now);
         match self.syncing.phase {
-            Phase::Idle if is_due && !self.syncing.is_flushing => {
+            Phase::Idle if is_due && !self.syncing.is_flushing && !self.cleaning.evacuates() => {
                 self.syncing.phase = Phase::Gathering;
                 (self.syncing.is_wanted, self.syncing.due) = (false, None);
+                self.cleaning.begin_record();
                 self.gather();
                 true
             }
@@ -152,7 +164,12 @@ impl<T: SegmentTarget> Volume<T> {
             Ok(()) => true,
             Err(Stop::Wait) => {
                 self.submit_runs();
-                self.cache.dirty() != before
+                // A log may wait for a segment that is trimmed.
+                let is_short = self.segments.free() == 0 && self.has_trimmed() && !self.syncing.is_flushing;
+                if is_short {
+                    self.begin_flush();
+                }
+                is_short || self.cache.dirty() != before
             }
             Err(Stop::Refused(_)) => {
                 self.fail("a node that is needed to write another one cannot be read");
@@ -163,22 +180,45 @@ impl<T: SegmentTarget> Volume<T> {
 
     fn gather_all(&mut self) -> Step<()> {
         while let (_, Some(page)) = self.cache.first_dirty() {
-            self.write_page(page)?;
+            match self.write_page(page) {
+                Err(Stop::Refused(_)) => self.lose_page(page),
+                written => written?,
+            }
         }
         while let (Some(node), _) = self.cache.first_dirty() {
             self.write_node(node)?;
         }
         let is_whole = self.is_whole_due();
-        if is_whole
-            && self.syncing.whole_blocks > 0
-            && (self.map.changes.len() > CHANGES_MAX || !self.syncing.map_moves.is_empty())
-        {
-            self.write_map()?;
+        let is_map_due = self.map.changes.len() > CHANGES_MAX || !self.syncing.map_moves.is_empty();
+        if is_whole && (self.syncing.whole_blocks > 0 && is_map_due || self.syncing.wants_map) {
+            match self.write_map() {
+                // It can be written with a later record, when something is free.
+                Err(Stop::Wait) if self.has_no_room(Log::ColdNode) => self.cleaning.forget_emptied(),
+                written => written?,
+            }
+            self.syncing.wants_map = false;
         }
+        if self.syncing.is_flushing {
+            return Err(Stop::Wait);
+        }
+        self.submit_runs();
+        self.rescue();
+        if self.cleaning.evacuates() || self.cache.dirty() > 0 {
+            // A segment has failed: what is in it moves first.
+            self.syncing.phase = Phase::Idle;
+            self.syncing.is_wanted = true;
+            return Ok(());
+        }
+        self.syncing.failures = self.segments.failures;
         self.write_record(is_whole)?;
         self.syncing.phase = Phase::Flushing;
         self.begin_flush();
         Ok(())
+    }
+
+    /// Whether a log cannot go on, and nothing that is under way changes that.
+    fn has_no_room(&self, log: Log) -> bool {
+        self.segments.room(log) == 0 && self.segments.free() == 0 && !self.has_trimmed()
     }
 
     fn write_page(&mut self, page: (u32, u32)) -> Step<()> {
@@ -210,6 +250,15 @@ impl<T: SegmentTarget> Volume<T> {
         Ok(())
     }
 
+    /// A block of a file cannot be written, because a node that has to name it cannot be read: it is lost, and whoever syncs next is told.
+    fn lose_page(&mut self, page: (u32, u32)) {
+        if self.cache.page(page).is_some_and(|page| page.is_new) {
+            self.promised -= 1;
+        }
+        self.cache.forget(Key::Page(page.0, page.1));
+        self.syncing.has_lost = true;
+    }
+
     fn write_node(&mut self, node: u32) -> Step<()> {
         let found = self.cache.node(node);
         let (kind, old) = (found.kind, found.address);
@@ -220,8 +269,9 @@ impl<T: SegmentTarget> Volume<T> {
         };
         self.expect_log(log, 1)?;
         let frame = self.frame()?;
+        let place = self.segments.next_address(log);
         let found = self.cache.node_mut(node);
-        seal(&mut found.bytes, kind, node, self.syncing.next, self.id);
+        seal_at(&mut found.bytes, kind, node, self.syncing.next, self.id, place);
         self.target.frames_mut().bytes_mut(frame).copy_from_slice(&found.bytes[..]);
         let address = self.append(log, Owner { node, slot: IS_NODE }, frame);
         match old {
@@ -248,7 +298,8 @@ impl<T: SegmentTarget> Volume<T> {
             for (node, address) in self.map.changes.range(nodes_of(index)) {
                 set_address_in(bytes, *node, *address);
             }
-            seal(bytes, Kind::NodeMap, index, self.syncing.next, self.id);
+            let place = self.segments.next_address(Log::ColdNode);
+            seal_at(bytes, Kind::NodeMap, index, self.syncing.next, self.id, place);
             let copy = Box::new(*bytes);
             let address = self.append(Log::ColdNode, Owner { node: index + 1, slot: IS_MAP }, frame);
             self.segments.release(self.map.blocks[index as usize].address);
@@ -274,6 +325,7 @@ impl<T: SegmentTarget> Volume<T> {
             || anchor_written + self.change_blocks_max() > most
             || self.map.changes.len() > 2 * CHANGES_MAX
             || !self.syncing.map_moves.is_empty()
+            || self.syncing.wants_map
     }
 
     /// Blocks that a record of what has changed may have.
@@ -368,8 +420,7 @@ impl<T: SegmentTarget> Volume<T> {
         }
         let first = u64::from(shape.first_of(self.syncing.anchor) + self.syncing.anchor_written);
         for (frames, first) in frames.chunks(TRANSACTION_BLOCKS_MAX).zip((first..).step_by(TRANSACTION_BLOCKS_MAX)) {
-            let request = Request::Write { first, frames, durability: Durability::Volatile, handle: Handle::NONE };
-            if !self.start(Io::Write, request) {
+            if self.start_write(first, frames).is_err() {
                 self.fail("the drive does not take a record");
                 frames.iter().for_each(|frame| self.target.frames_mut().release(*frame));
                 return Ok(());
@@ -419,22 +470,34 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     /// A flush has ended.
-    pub(crate) fn flushed(&mut self, number: u64, is_fine: bool) {
+    pub(crate) fn flushed(&mut self, number: u64, result: Result<(), IoError>) {
         self.syncing.is_flushing = false;
-        if !is_fine {
-            return self.fail("the drive could not make durable what was written");
+        match result {
+            Ok(()) => {}
+            Err(IoError::Append(AppendError::SegmentReadOnly { .. })) => {
+                // One may have failed since the record was made, which needs it.
+                let has_lost = self.find_failed() || self.segments.failures != self.syncing.failures;
+                if has_lost && self.syncing.phase == Phase::Flushing {
+                    // The next record follows when what is of use has moved.
+                    self.syncing.phase = Phase::Idle;
+                    self.syncing.is_wanted = true;
+                    return;
+                }
+            }
+            Err(_) => return self.fail("the drive could not make durable what was written"),
         }
         if self.syncing.phase == Phase::Flushing {
             self.syncing.phase = Phase::Idle;
             self.syncing.durable = self.syncing.next - 1;
             self.statistics.syncs += 1;
             self.cleaning.look_again();
+            self.forget_leaks();
         }
         let empty: Vec<u32> =
             self.syncing.trimmed.iter().filter(|(_, before)| **before <= number).map(|(index, _)| *index).collect();
         for index in empty {
             self.syncing.trimmed.remove(&index);
-            self.segments.empty(index);
+            self.segments.empty(index, self.target.segment(index).is_writable);
         }
     }
 
@@ -465,6 +528,7 @@ impl<T: SegmentTarget> Volume<T> {
 
     /// Trims a segment; it is empty when the next flush ends.
     pub(crate) fn trim(&mut self, index: u32) {
+        self.cleaning.forget(index);
         let blocks = u64::from(self.segments.shape.segment_blocks);
         let request = Request::Trim { first: u64::from(index) * blocks, blocks, durability: Durability::Volatile };
         if !self.start(Io::Trim, request) {

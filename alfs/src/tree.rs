@@ -33,7 +33,7 @@ pub const BLOCKS_MAX: u64 = ADDRESSES as u64 + 2 * FANOUT + 2 * FANOUT * FANOUT 
 const _: () = assert!(BLOCKS_MAX < 1 << 32, "blocks of a file are counted in 32 bits");
 
 /// Levels below each of the five nodes of a file: 1 has addresses.
-const LEVELS: [u32; 5] = [1, 1, 2, 2, 3];
+pub(crate) const LEVELS: [u32; 5] = [1, 1, 2, 2, 3];
 
 /// A number in a node: an address, or a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -71,7 +71,7 @@ fn set_about(bytes: &mut Bytes, about: About) {
 }
 
 /// Blocks that are below a node with so many levels.
-fn span(levels: u32) -> u64 {
+pub(crate) fn span(levels: u32) -> u64 {
     FANOUT.pow(levels)
 }
 
@@ -90,7 +90,6 @@ fn root_of(index: u64) -> Option<(usize, u64)> {
     unreachable!("block {index} is beyond the largest file")
 }
 
-/// The number of `place`, whose node is in memory.
 impl<T: SegmentTarget> Volume<T> {
     /// The number there; its node is in memory.
     pub(crate) fn number(&self, place: Place) -> u32 {
@@ -103,7 +102,7 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     /// The kind of a node below a node of a file.
-    fn kind_of(levels: u32) -> Kind {
+    pub(crate) fn kind_of(levels: u32) -> Kind {
         if levels == 1 { Kind::Direct } else { Kind::Indirect }
     }
 

@@ -9,10 +9,11 @@ use crate::cleaning::Cleaning;
 use crate::node_map::{NodeMap, address_in};
 use crate::operation::{FileTime, Operation, Refusal, Reply, Ticket};
 use crate::reading::Reading;
-use crate::segments::{DELETE_ABOVE, Segments, Shape, WAIT_BELOW};
+use crate::segments::{DELETE_ABOVE, Head, Log, Segments, Shape, WAIT_BELOW};
 use crate::syncing::Syncing;
 use openftl_core::{Frame, FrameForm, Nanos, Time};
-use openftl_parts::target::{Done, Request, SegmentTarget};
+use openftl_parts::target::{Done, Durability, IoError, Request, SegmentTarget};
+use openftl_parts::words::Handle;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -133,9 +134,13 @@ pub struct Volume<T> {
     pub(crate) orphans: BTreeSet<u32>,
     /// How often each file is held.
     pub(crate) held: FxHashMap<u32, u64>,
+    /// What logs had of segments whose medium has failed, and the drive does not have.
+    pub(crate) stranded: Vec<(Log, Head)>,
     pub(crate) syncing: Syncing,
     pub(crate) cleaning: Cleaning,
     pub(crate) reads: FxHashMap<Ticket, Reading>,
+    /// The first read that waits for frames, and how many it needs.
+    pub(crate) waiting_read: Option<(Ticket, usize)>,
     /// For tickets of syncs: the record that has to be durable.
     pub(crate) syncs: FxHashMap<Ticket, u64>,
     pub(crate) io: BTreeMap<u64, Io>,
@@ -169,9 +174,11 @@ impl<T: SegmentTarget> Volume<T> {
             doomed: Vec::new(),
             orphans: BTreeSet::new(),
             held: FxHashMap::default(),
+            stranded: Vec::new(),
             syncing: Syncing::default(),
             cleaning: Cleaning::default(),
             reads: FxHashMap::default(),
+            waiting_read: None,
             syncs: FxHashMap::default(),
             io: BTreeMap::new(),
             next_tag: 1,
@@ -190,6 +197,11 @@ impl<T: SegmentTarget> Volume<T> {
     #[must_use]
     pub fn target(&self) -> &T {
         &self.target
+    }
+
+    /// The same, for those who test what the volume bears.
+    pub fn target_mut(&mut self) -> &mut T {
+        &mut self.target
     }
 
     /// The drive, without the volume: what was not synced is lost.
@@ -237,9 +249,9 @@ impl<T: SegmentTarget> Volume<T> {
                 self.io.insert(tag, io);
                 true
             }
-            Err(openftl_parts::target::IoError::QueueFull) => false,
-            Err(_) if matches!(io, Io::Load { .. } | Io::Read { .. } | Io::Clean { .. }) => {
-                self.end(io, false);
+            Err(IoError::QueueFull) => false,
+            Err(error) if matches!(io, Io::Load { .. } | Io::Read { .. } | Io::Clean { .. }) => {
+                self.end(io, Err(error));
                 true
             }
             Err(_) => {
@@ -247,6 +259,17 @@ impl<T: SegmentTarget> Volume<T> {
                 false
             }
         }
+    }
+
+    /// Starts a write, whose frames stay the caller's if it is refused.
+    pub(crate) fn start_write(&mut self, first: u64, frames: &[Frame]) -> Result<(), IoError> {
+        let tag = self.next_tag;
+        let request = Request::Write { first, frames, durability: Durability::Volatile, handle: Handle::NONE };
+        self.target.submit(self.now, tag, request)?;
+        self.is_stirred = true;
+        self.next_tag += 1;
+        self.io.insert(tag, Io::Write);
+        Ok(())
     }
 
     pub(crate) fn fail(&mut self, why: &'static str) {
@@ -317,7 +340,7 @@ impl<T: SegmentTarget> Volume<T> {
             self.syncing.is_wanted |= self.cache.dirty() >= self.dirty_max();
             return Err(Stop::Wait);
         }
-        if blocks > 0 && self.segments.valid() + self.promised + blocks > self.segments.shape.blocks_max() {
+        if blocks > 0 && self.segments.valid() + self.promised + blocks > self.segments.blocks_max() {
             return Err(if self.doomed.is_empty() { Refusal::NoRoom.into() } else { Stop::Wait });
         }
         Ok(())
@@ -347,7 +370,8 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     /// What has ended.
-    fn end(&mut self, io: Io, is_fine: bool) {
+    fn end(&mut self, io: Io, result: Result<(), IoError>) {
+        let is_fine = result.is_ok();
         match io {
             Io::Load { key, frame, address } => {
                 self.segments.count_read(address, false);
@@ -364,7 +388,7 @@ impl<T: SegmentTarget> Volume<T> {
             }
             Io::Write if !is_fine => self.fail("a write to the drive failed"),
             Io::Write => {}
-            Io::Flush { number } => self.flushed(number, is_fine),
+            Io::Flush { number } => self.flushed(number, result),
             Io::Trim if !is_fine => self.fail("a segment could not be trimmed"),
             Io::Trim => {}
         }
@@ -377,7 +401,7 @@ impl<T: SegmentTarget> Volume<T> {
         let has_ended = !done.is_empty();
         for Done { tag, result, .. } in done.drain(..) {
             let io = self.io.remove(&tag).expect("a request that ends was begun");
-            self.end(io, result.is_ok());
+            self.end(io, result);
         }
         self.done = done;
         has_ended
@@ -395,7 +419,7 @@ impl<T: SegmentTarget> Volume<T> {
             self.segments.trimmed(),
             self.segments.valid(),
             self.promised,
-            self.segments.shape.blocks_max(),
+            self.segments.blocks_max(),
             self.cache.dirty(),
             self.doomed.len(),
             self.io.len(),

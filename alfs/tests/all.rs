@@ -1,4 +1,6 @@
 //! The file system on segments of the emulated device, in virtual time.
 
 mod basics;
+mod faults;
 mod host;
+mod rebuilding;

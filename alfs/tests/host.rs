@@ -7,13 +7,14 @@ use openftl_blocks::Ftl;
 use openftl_core::{Clock, VirtualClock};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::Config;
-use openftl_segments::SegmentFtl;
+use openftl_parts::target::SegmentTarget;
+use openftl_segments::{MemorySegments, SegmentFtl};
 use openftl_zones::{Face, Limits, ZoneConfig, ZoneFtl};
 
 pub type Drive = SegmentFtl<Box<ZoneFtl<EmulatedDevice>>>;
 
-pub struct Host {
-    pub volume: Option<Volume<Drive>>,
+pub struct Host<D = Drive> {
+    pub volume: Option<Volume<D>>,
     pub clock: VirtualClock,
 }
 
@@ -38,11 +39,24 @@ impl Host {
     pub fn new(chunks_per_pu: u32, width: u32) -> Host {
         let mut clock = VirtualClock::default();
         let drive = drive(chunks_per_pu, width, &mut clock);
+        Host::on(drive, clock)
+    }
+}
+
+impl Host<MemorySegments> {
+    /// The same on a drive without flash, which has faults.
+    pub fn in_memory(segments: u32, segment_blocks: u32) -> Host<MemorySegments> {
+        Host::on(MemorySegments::new(segments, segment_blocks, 1200), VirtualClock::default())
+    }
+}
+
+impl<D: SegmentTarget> Host<D> {
+    pub fn on(drive: D, mut clock: VirtualClock) -> Host<D> {
         let volume = Volume::format(drive, 77, (0, 0), FileTime::default(), &mut clock).unwrap();
         Host { volume: Some(volume), clock }
     }
 
-    pub fn volume(&mut self) -> &mut Volume<Drive> {
+    pub fn volume(&mut self) -> &mut Volume<D> {
         self.volume.as_mut().unwrap()
     }
 
@@ -172,7 +186,7 @@ impl Host {
         self.mount(drive).unwrap();
     }
 
-    pub fn mount(&mut self, drive: Drive) -> Result<(), MountError> {
+    pub fn mount(&mut self, drive: D) -> Result<(), MountError> {
         let volume = Volume::mount(drive, Options::default(), &mut self.clock).map_err(|(_, error)| error)?;
         self.volume = Some(volume);
         self.check();

@@ -3,6 +3,7 @@
 //!
 //! | target | bytes | shown |
 //! |---|---|---|
+//! | `alfs` | all metadata of a file system | it mounts, or says why not; what mounts ends every operation, and what is rebuilt is sound |
 //! | `nbd` | what a client sends | the same answers however they are cut into pieces |
 //! | `nvme_tcp` | what a host or a controller sends | the same |
 //! | `nvme_auth` | what a host or a controller without the secret says | nobody is let in |
@@ -38,6 +39,7 @@ mod nvme;
 #[path = "../../host/server/tests/support/rant.rs"]
 mod rant;
 
+mod alfs;
 mod catalog;
 mod control;
 mod controller;
@@ -68,7 +70,8 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 22] = [
+    Target { name: "alfs", run: alfs::run },
     Target { name: "catalog", run: catalog::run },
     Target { name: "control", run: control::run },
     Target { name: "drive_description", run: drive_description::run },

@@ -180,6 +180,29 @@ impl<M: Mounts> FileStage<M> {
         Ok(())
     }
 
+    /// Unmounts the file system, has `damage` done to what is on the drive, and mounts it again: everything is there. If `watches`, the states that
+    /// a power cut could leave since the damage are noted.
+    ///
+    /// # Errors
+    /// What is not.
+    pub fn remount_damaged(
+        &mut self,
+        damage: impl FnOnce(&mut SegmentDrive, &mut dyn Clock) -> Result<(), String>,
+        watches: bool,
+    ) -> Result<(), String> {
+        let leniency = self.world().leniency;
+        let last = self.unmount()?;
+        damage(self.rig.ftl.as_mut().expect("the drive is open"), &mut self.rig.clock)?;
+        self.rig.wait_anew();
+        if watches {
+            self.rig.wire.watch();
+        }
+        self.mount(std::slice::from_ref(&last))?;
+        self.world().leniency = leniency;
+        self.note(vec![last]);
+        Ok(())
+    }
+
     /// The stage after a power cut: what is there is mounted, and is in one of these states. `watches`: with the crash points of that.
     fn after(
         &self,

@@ -97,6 +97,10 @@ pub struct FileWorld<F> {
     pub leniency: Leniency,
     /// How often it was full.
     pub refused_for_room: u64,
+    /// Files of the model that may be refused because the medium lost something of them; no others may.
+    pub unreadable: BTreeSet<Inode>,
+    /// How often one was.
+    pub refused_for_device: u64,
     patience: Patience,
     inodes: Inodes,
     states: Vec<Rc<State>>,
@@ -134,6 +138,8 @@ impl<F: FileSystem> FileWorld<F> {
             clock,
             leniency: Leniency::default(),
             refused_for_room: 0,
+            unreadable: BTreeSet::new(),
+            refused_for_device: 0,
             patience,
             inodes: Inodes::default(),
             states: Vec::new(),
@@ -299,6 +305,10 @@ impl<F: FileSystem> FileWorld<F> {
             }
             Err(Refusal::NoRoom) if self.leniency.may_be_full && may_need_room(&operation) => {
                 self.refused_for_room += 1;
+                return Ok(());
+            }
+            Err(Refusal::Device) if asked.inodes().iter().any(|inode| self.unreadable.contains(inode)) => {
+                self.refused_for_device += 1;
                 return Ok(());
             }
             Err(refusal) if refusals.is_empty() => return Err(format!("{asked}: it is refused: {refusal}")),

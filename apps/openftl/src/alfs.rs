@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::terminal::{Ink, Live, Palette, say};
 use openftl_alfs::mounting::MountError;
 use openftl_alfs::segments::{ANCHORS, Log, Shape, State};
-use openftl_alfs::{Options, Volume};
+use openftl_alfs::{CheckReport, Options, RebuildReport, Volume};
 use openftl_blocks::Ftl;
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, Time};
@@ -62,7 +62,7 @@ fn mkfs(arguments: &AlfsMkfs) -> Result<(), Failure> {
         Ok(volume) => (volume.into_target(), Some("there is a file system")),
         Err((drive, MountError::NoVolume)) if is_empty(&drive) => (drive, None),
         Err((drive, MountError::NoVolume)) => (drive, Some("its segments were written by another host")),
-        Err((drive, MountError::NoRecord(_) | MountError::OtherShape { .. })) => {
+        Err((drive, MountError::NoRecord(_) | MountError::RecordsGone | MountError::OtherShape { .. })) => {
             (drive, Some("there is a file system that cannot be mounted"))
         }
         Err((drive, error)) => {
@@ -185,8 +185,56 @@ fn looked_at(path: &Path, clock: &mut Patient) -> Result<Volume<SegmentDrive>, F
 }
 
 #[derive(Serialize)]
+struct Rebuilt {
+    unreadable_blocks: u64,
+    dropped_nodes: u64,
+    lost_blocks: u64,
+    lost_and_found: u64,
+    mended_all: u64,
+    mended: Vec<String>,
+}
+
+impl From<RebuildReport> for Rebuilt {
+    fn from(report: RebuildReport) -> Rebuilt {
+        Rebuilt {
+            unreadable_blocks: report.unreadable,
+            dropped_nodes: report.dropped,
+            lost_blocks: report.lost_blocks,
+            lost_and_found: report.lost_and_found,
+            mended_all: report.deeds_all,
+            mended: report.deeds,
+        }
+    }
+}
+
+impl Rebuilt {
+    fn text(&self, palette: Palette) -> String {
+        let mut text = String::new();
+        for deed in &self.mended {
+            _ = writeln!(text, "{} {deed}", palette.paint(Ink::Good, "→"));
+        }
+        let left = self.mended_all - self.mended.len() as u64;
+        if left > 0 {
+            _ = writeln!(text, "{} {} more", palette.paint(Ink::Good, "→"), thousands(left));
+        }
+        _ = writeln!(
+            text,
+            "rebuilt from the logs: {} mended, {} of no use, {} lost, {} unreadable, {} in lost+found",
+            counted(self.mended_all, "thing"),
+            counted(self.dropped_nodes, "node"),
+            counted(self.lost_blocks, "block"),
+            counted(self.unreadable_blocks, "block"),
+            counted(self.lost_and_found, "file"),
+        );
+        text
+    }
+}
+
+#[derive(Serialize)]
 struct Fsck {
     sound: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rebuilt: Option<Rebuilt>,
     files: u64,
     folders: u64,
     nodes: u64,
@@ -196,17 +244,58 @@ struct Fsck {
     findings: Vec<String>,
 }
 
+fn checked(path: &Path, volume: &mut Volume<SegmentDrive>, clock: &mut Patient) -> Result<CheckReport, Failure> {
+    let mut live = Live::new(false);
+    let report =
+        volume.check(clock, &mut |done, all| live.show(&[format!("blocks of the map of nodes: {done} of {all}")]));
+    live.clear();
+    report.map_err(|error| refused(path, error))
+}
+
+/// Makes the file system anew, unless it can be mounted and everything agrees.
+fn rebuild(path: &Path, clock: &mut Patient) -> Result<(CheckReport, Option<Rebuilt>), Failure> {
+    let drive = open_stored(path, Access::ReadWrite, clock)?;
+    let read_only = Options { is_read_only: true, ..Options::default() };
+    let drive = match Volume::mount(drive, read_only, clock) {
+        Ok(mut volume) => {
+            let report = checked(path, &mut volume, clock)?;
+            let drive = volume.into_target();
+            if report.is_sound() {
+                close(drive, clock)?;
+                return Ok((report, None));
+            }
+            drive
+        }
+        Err((drive, MountError::NoRecord(_) | MountError::RecordsGone)) => drive,
+        Err((drive, error)) => {
+            close(drive, clock)?;
+            return Err(refused(path, error));
+        }
+    };
+    let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let mut live = Live::new(false);
+    let time_of_day = clock.0.time_of_day();
+    let rebuilt = Volume::rebuild(drive, owner, time_of_day, clock, &mut |done, all| {
+        live.show(&[format!("segments: {done} of {all}")]);
+    });
+    live.clear();
+    let (mut volume, rebuilt) = rebuilt.map_err(|(_, error)| refused(path, error))?;
+    let report = checked(path, &mut volume, clock)?;
+    let drive = volume.unmount(clock).map_err(|(_, error)| refused(path, error))?;
+    close(drive, clock)?;
+    Ok((report, Some(rebuilt.into())))
+}
+
 fn fsck(arguments: &AlfsFsck) -> Result<(), Failure> {
     let path = &arguments.drive;
     let mut clock = Patient(WallClock::new());
-    let mut volume = looked_at(path, &mut clock)?;
-    let mut live = Live::new(false);
-    let report =
-        volume.check(&mut clock, &mut |done, all| live.show(&[format!("blocks of the map of nodes: {done} of {all}")]));
-    live.clear();
-    let report = report.map_err(|error| refused(path, error))?;
+    let (report, rebuilt) = match arguments.rebuild {
+        true => rebuild(path, &mut clock)?,
+        false => (checked(path, &mut looked_at(path, &mut clock)?, &mut clock)?, None),
+    };
     let fsck = Fsck {
         sound: report.is_sound(),
+        rebuilt,
         files: report.files,
         folders: report.folders,
         nodes: report.nodes,
@@ -219,7 +308,7 @@ fn fsck(arguments: &AlfsFsck) -> Result<(), Failure> {
         say(&crate::json(&fsck)?)?;
     } else {
         let palette = Palette::of_stdout();
-        let mut text = String::new();
+        let mut text = fsck.rebuilt.as_ref().map_or_else(String::new, |rebuilt| rebuilt.text(palette));
         for finding in &fsck.findings {
             _ = writeln!(text, "{} {finding}", palette.paint(Ink::Bad, "✗"));
         }
@@ -330,6 +419,7 @@ fn dump(arguments: &AlfsDump) -> Result<(), Failure> {
             State::Open => "open",
             State::Full => "full",
             State::Trimmed => "trimmed",
+            State::Failed => "failed",
         },
         valid_blocks: segment.valid,
         age: segment.age,

@@ -164,10 +164,11 @@ impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> SegmentFtl<Z> {
             let (from, to) = (first.max(begins) - begins, end.min(begins + capacity) - begins);
             let zone = segment as u32;
             let shown = self.zones.board().zone(zone);
-            // A segment whose medium has failed stays as it is: the next write to it says so.
-            let can_be_emptied = !matches!(shown.state, ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline);
-            if can_be_emptied && self.trims.trim(zone, from as u32, to as u32, shown.written) {
-                self.zones.reset(now, zone).expect("a segment that is written can be emptied");
+            let is_there = !matches!(shown.state, ZoneState::Empty | ZoneState::Offline);
+            if is_there && self.trims.trim(zone, from as u32, to as u32, shown.written) {
+                // A segment whose medium has failed is never written again: its chunks and what is in memory of it are given back.
+                let act = if shown.state == ZoneState::ReadOnly { ZoneFtl::take_offline } else { ZoneFtl::reset };
+                act(&mut self.zones, now, zone).expect("a segment that is written can be emptied");
                 self.trims.forget(zone);
             }
         }

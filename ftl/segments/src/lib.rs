@@ -22,7 +22,7 @@
 //! |---|---|---|
 //! | read | any blocks; those that are not written read as zeroes | out of range |
 //! | write | at the write pointer, within one segment | overwrite, gap (both say the write pointer), crossing, too many open |
-//! | trim | a segment is empty as soon as all of it is trimmed, by one request or block by block | out of range |
+//! | trim | a segment is empty as soon as all of it is trimmed, by one request or block by block; one whose medium has failed is gone | out of range |
 //! | flush | as everywhere | |
 //!
 //! What is trimmed of a segment that is not empty yet reads as before; the count of such blocks is in memory, and begins anew when the drive
@@ -32,6 +32,7 @@
 //! |---|---|
 //! | [`drive`] | the drive |
 //! | [`as_blocks`] | a drive of blocks, or segments that are seen as one |
+//! | [`memory`] | such a drive without flash, for tests of hosts |
 //! | [`trims`] | what is trimmed of segments that are not empty yet |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -39,8 +40,10 @@
 
 pub mod as_blocks;
 pub mod drive;
+pub mod memory;
 pub mod trims;
 
 pub use as_blocks::{AsBlocks, BlockDrive};
 pub use drive::SegmentFtl;
+pub use memory::MemorySegments;
 pub use trims::Trims;

@@ -439,6 +439,16 @@ impl ZoneFtl {
         self.act_on(zone, Action::Reset)
     }
 
+    /// Gives up a zone that is read only, as part of a request that is not one of zones: it is offline, and what it had is given back.
+    ///
+    /// # Errors
+    /// If that cannot be done in its state, or the drive takes no writes.
+    pub fn take_offline(&mut self, now: Time, zone: u32) -> Result<(), ZoneError> {
+        self.ftl.flash.now = self.ftl.flash.now.max(now);
+        self.expect_writable()?;
+        self.act_on(zone, Action::Offline)
+    }
+
     fn act_on(&mut self, zone: u32, action: Action) -> Result<(), ZoneError> {
         let in_window = self.zones.in_window(zone).len() as u32;
         if action == Action::Finish && in_window > 0 && self.zones.board.zone(zone).state.is_active() {

@@ -11,6 +11,7 @@ Examples:
   openftl alfs mount amf.oftl /mnt
   openftl alfs mount amf.oftl /mnt --run 'cp -r src /mnt && df -h /mnt'
   openftl alfs fsck amf.oftl
+  openftl alfs fsck --rebuild amf.oftl
   openftl alfs stat amf.oftl --json
 
 ALFS is a log-structured file system that manages its own flash: the drive below has append-only segments and moves nothing
@@ -29,7 +30,7 @@ pub enum AlfsCommand {
     Mkfs(AlfsMkfs),
     /// Mounts the file system, and serves it until it is unmounted or told to stop (SIGTERM, Ctrl-C).
     Mount(AlfsMount),
-    /// Verifies everything: each node is read, and nodes, names and segments have to agree. Changes nothing.
+    /// Verifies everything: each node is read, and nodes, names and segments have to agree. Changes nothing, unless it rebuilds.
     Fsck(AlfsFsck),
     /// Shows room, files and segments.
     Stat(AlfsStat),
@@ -74,6 +75,9 @@ pub struct AlfsFsck {
     /// The drive that has the file system.
     #[arg(value_name = "DRIVE")]
     pub drive: PathBuf,
+    /// Makes a file system anew from what is in its logs, if its records are lost or something does not agree.
+    #[arg(long)]
+    pub rebuild: bool,
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,

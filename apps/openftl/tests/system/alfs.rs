@@ -142,3 +142,35 @@ fn a_drive_that_cannot_have_a_file_system_is_refused_with_the_reason() {
     run_openftl(["alfs", "mkfs", &other, "--force"]).succeeded();
     run_openftl(["alfs", "mount", &volume.drive, &path("nowhere")]).failed().saying(&["nowhere", "create the folder"]);
 }
+
+#[test]
+fn a_file_system_whose_records_are_lost_is_rebuilt_from_its_logs() {
+    if !runs_here(&NEEDS) {
+        return;
+    }
+    let volume = Volume::make();
+    let mount = ["alfs", "mount", &volume.drive, text(&volume.mount), "--run"];
+    let fill = "cd \"$OPENFTL_FOLDER\" && mkdir -p a/b && seq 100000 > a/b/c && ln a/b/c d && ln -s d e && seq 9 > gone && rm gone";
+    run_openftl(mount.into_iter().chain([fill])).succeeded();
+    let sound = run_openftl(["alfs", "fsck", "--rebuild", &volume.drive]).succeeded();
+    assert!(!sound.stdout.contains("rebuilt"), "nothing is to be done: {}", sound.stdout);
+    let zones = volume.folder.path().join("zones.toml");
+    fs::write(&zones, DRIVE.replace("[ftl]", "[ftl]\ninterface = \"zones\"").replace("alfs.oftl", &volume.drive))
+        .unwrap();
+    let reset = format!("for zone in 0 1; do {} nvme zones reset $OPENFTL_NVME_TCP $zone || exit 1; done", openftl());
+    run_openftl(["serve", &volume.drive, "--drive", text(&zones), "--nvme-tcp", "127.0.0.1:0", "--run", &reset])
+        .succeeded();
+    for verb in [["alfs", "fsck"], ["alfs", "stat"]] {
+        let refused = run_openftl(verb.into_iter().chain([&volume.drive[..]]));
+        refused.failed().saying(&["the records of the file system are gone", "fsck --rebuild"]);
+    }
+    run_openftl(["alfs", "mkfs", &volume.drive]).failed().saying(&["cannot be mounted", "--force"]);
+    let rebuilt = run_openftl(["alfs", "fsck", "--rebuild", &volume.drive, "--json"]).succeeded();
+    let rebuilt: serde_json::Value = serde_json::from_str(&rebuilt.stdout).unwrap();
+    assert_eq!(rebuilt["rebuilt"]["mended_all"], 0, "{rebuilt}");
+    assert_eq!((&rebuilt["sound"], &rebuilt["files"], &rebuilt["folders"]), (&true.into(), &2.into(), &3.into()));
+    volume.fsck();
+    let found =
+        run_openftl(mount.into_iter().chain(["cd \"$OPENFTL_FOLDER\" && ls && seq 100000 | cmp - e && cmp d a/b/c"]));
+    assert_eq!(found.succeeded().stdout, "a\nd\ne\n");
+}
