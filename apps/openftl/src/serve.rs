@@ -386,6 +386,7 @@ impl Serving {
     ) -> Result<Option<Namespaces>, Failure> {
         let cut = self.operators.control.take_cut().expect("a drive at work is interrupted for a power cut only");
         let now = self.clock.now();
+        self.operators.redis.iter_mut().for_each(RedisDoor::power_cut);
         self.operators.control.totals().power_cut();
         let (mut dark, loss) = power::cut(namespaces, &self.home, self.timing, now, cut.torn)?;
         for device in &mut self.others {

@@ -209,7 +209,7 @@ impl Front {
         peers.into_iter().fold(has_acted, |has_acted, peer| self.go_on(drive, peer) | has_acted)
     }
 
-    /// The drive is gone, and another one or the same comes: what was under way on it ends with errors.
+    /// The drive is gone, and so are its clients and what they had under way. Others may come when it is back.
     pub fn drive_lost(&mut self) {
         self.peers.clear();
         self.jobs.clear();

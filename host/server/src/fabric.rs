@@ -213,7 +213,7 @@ impl<T: ServedDrive> Drives for Behind<'_, '_, T> {
     fn health(&mut self, now: Time, _: usize) -> Health {
         let health = |served: &mut Served<'_, T>| match served.target_mut() {
             Some(drive) => Some(drive.health(now)),
-            None => served.block().map(|drive| health_of(drive)),
+            None => served.block().map(health_of),
         };
         self.0.iter_mut().filter_map(health).reduce(Health::with).unwrap_or_default()
     }

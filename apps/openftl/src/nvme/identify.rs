@@ -539,6 +539,7 @@ mod tests {
             atomic_write_blocks: None,
             open_channel: Some(OpenChannelFacts::of(&Geometry::tiny())),
             zoned: None,
+            values: None,
         };
         let mut text = String::new();
         write_namespace(&mut text, &namespace, Palette::PLAIN);

@@ -122,17 +122,19 @@ impl RedisDoor {
         self.front.wants_flush().then_some(self.flush_at)
     }
 
-    /// Its turn. Without a drive its clients are turned away: their requests went with the power.
+    /// The power is gone, and with it all that the clients have asked: they are closed, and may come again.
+    pub fn power_cut(&mut self) {
+        self.clients.clear();
+        self.front.drive_lost();
+    }
+
+    /// Its turn. While there is no drive clients are turned away.
     pub fn turn(&mut self, now: Time, called: bool, drives: &mut Drives<'_, '_, Drive>) {
         if called {
             self.take_events(!drives.is_empty());
         }
         // A device that is divided has no key-value drive: there is one, and it is the first.
-        let Some((drive, done)) = drives.values_mut(0) else {
-            self.clients.clear();
-            self.front.drive_lost();
-            return;
-        };
+        let Some((drive, done)) = drives.values_mut(0) else { return };
         if self.clients.is_empty() && done.is_empty() && !self.front.wants_flush() {
             return;
         }
