@@ -7,12 +7,12 @@ use crate::page_drive::{PageDrive, open_stored_as};
 use crate::value_store::ValueStore;
 use openftl_core::Geometry;
 use openftl_media::EmulatedDevice;
-use openftl_parts::Access;
+use openftl_parts::{Access, Config};
 use openftl_values::{ValueConfig, ValueFtl, ValueInfo, ValueTarget};
 use std::path::Path;
 
 /// What a drive description says of a key-value drive.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct ValueDrive {
     pages: PageDrive,
     shape: ValueConfig,
@@ -63,6 +63,26 @@ impl ValueDrive {
     #[must_use]
     pub fn profile(&self) -> &str {
         self.pages.profile()
+    }
+
+    /// The configuration of its FTL.
+    #[must_use]
+    pub fn config(&self, drive_id: u64) -> Config {
+        self.pages.config(drive_id)
+    }
+
+    /// What a new drive is like.
+    #[must_use]
+    pub fn shape(&self) -> ValueConfig {
+        self.shape
+    }
+
+    /// Chunks on each parallel unit of its device.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn chunks_per_pu(&self) -> Result<u32, Failure> {
+        self.pages.chunks_per_pu()
     }
 
     /// The shape of its device.

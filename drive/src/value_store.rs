@@ -8,6 +8,7 @@ use openftl_parts::{Durability, Target};
 use openftl_values::payload::gathered;
 use openftl_values::{
     Condition, Facts, Ftl, Key, Value, ValueDone, ValueError, ValueFtl, ValueInfo, ValueRequest, ValueTarget,
+    keys_of_list,
 };
 
 /// Frames that a value is read to, unless it turns out to be longer.
@@ -129,17 +130,8 @@ impl<M: Media> ValueStore<M> {
         let listed = self.wait(ValueRequest::List { from, bytes, frames: &frames });
         let listed = listed.map(|facts| self.bytes(&frames, facts.bytes as usize).expect("they have all of it"));
         frames.iter().for_each(|frame| self.drive.frames_mut().release(*frame));
-        let (listed, mut keys) = (listed?, Vec::new());
-        let mut rest = &listed[4..];
-        while let Some((length, behind)) = rest.split_first_chunk() {
-            let length = usize::from(u16::from_le_bytes(*length));
-            let key = Key::new(&behind[..length])?;
-            if !(is_behind && Some(key) == from) && keys.len() < most {
-                keys.push(key);
-            }
-            rest = &rest[(2 + length).next_multiple_of(4)..];
-        }
-        Ok(keys)
+        let keys = keys_of_list(&listed?).expect("the drive writes lists").into_iter();
+        Ok(keys.filter(|key| !(is_behind && Some(*key) == from)).take(most).collect())
     }
 
     /// Waits until all that was stored and deleted is durable.

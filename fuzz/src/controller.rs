@@ -9,13 +9,14 @@
 use openftl_core::{ChunkId, Geometry, Time};
 use openftl_media::{ChunkDescriptor, ChunkState, MediaError, Notification};
 use openftl_nvme::command::pages::{PagePart, change_entry, expect_directory, payload_start};
-use openftl_nvme::command::{PageCommand, VectorCommand, ZoneCommand};
+use openftl_nvme::command::{PageCommand, ValueCommand, VectorCommand, ZoneCommand};
 use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
     Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, Hints, IoCommand, Namespace,
-    NamespaceKind, NamespaceName, Nqn, Outcome, PageShape, Queue, SubmissionEntry, SubsystemConfig, Target, ZonedShape,
+    NamespaceKind, NamespaceName, Nqn, Outcome, PageShape, Queue, SubmissionEntry, SubsystemConfig, Target, ValueShape,
+    ZonedShape,
 };
 use openftl_zones::Zone;
 use zerocopy::{FromZeros, IntoBytes};
@@ -103,6 +104,7 @@ fn ready() -> (Target, [Queue; 2]) {
         block(BlockFormat::Bytes512, Hints::Objects),
         NamespaceKind::Zoned(SHAPE),
         NamespaceKind::Pages(PageShape { capacity_bytes: 1 << 20, page_bytes_max: 4000 }),
+        NamespaceKind::Values(ValueShape { capacity_bytes: 1 << 20, keys_max: 99, key_max: 12, drive_value_max: 4000 }),
     ];
     for (id, kind) in (1..).zip(kinds) {
         target.attach(subsystem, Namespace { id, uuid: [id as u8; 16], kind }).expect("a new id");
@@ -264,7 +266,11 @@ fn look(command: &IoCommand, namespace: Option<&Namespace>, data: &[u8]) {
         IoCommand::Page(PageCommand::Read { bytes, .. } | PageCommand::List { bytes, .. }) => {
             assert!((1..=1 << 20).contains(bytes));
         }
-        IoCommand::Flush | IoCommand::Nothing | IoCommand::Page(_) => {}
+        IoCommand::Value(ValueCommand::Store { bytes, .. }) => assert!(*bytes <= 4000),
+        IoCommand::Value(ValueCommand::List { bytes, .. } | ValueCommand::Retrieve { bytes, .. }) => {
+            assert!(*bytes <= 1 << 20);
+        }
+        IoCommand::Flush | IoCommand::Nothing | IoCommand::Page(_) | IoCommand::Value(_) => {}
     }
 }
 

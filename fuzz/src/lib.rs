@@ -24,6 +24,7 @@
 //! | `log_block` | a block of the log | the same records again |
 //! | `flash` | all metadata of a drive: superblocks, log, checkpoints | it opens, or says why not; what opens works |
 //! | `store_of_pages` | what a store of pages keeps beside its pages, and their headers | what is accepted is written the same way |
+//! | `values` | what a host says to a key-value drive, and a list of keys | the same, and what is accepted is inside the limits |
 //! | `map_pages` | the same of a drive whose map is on media, map pages among them | the same |
 //!
 //! Where a checksum would keep a fuzzer out, the target computes it. `cargo xtask fuzz` runs them under libFuzzer; each
@@ -60,6 +61,7 @@ mod store_file;
 mod store_of_pages;
 mod superblock;
 mod traces;
+mod values;
 
 /// One parser, or several that work together.
 pub struct Target {
@@ -70,7 +72,7 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 23] = [
     Target { name: "alfs", run: alfs::run },
     Target { name: "catalog", run: catalog::run },
     Target { name: "control", run: control::run },
@@ -93,4 +95,5 @@ pub const TARGETS: [Target; 22] = [
     Target { name: "store_of_pages", run: store_of_pages::run },
     Target { name: "superblock", run: superblock::run },
     Target { name: "traces", run: traces::run },
+    Target { name: "values", run: values::run },
 ];

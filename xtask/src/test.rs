@@ -359,6 +359,7 @@ mod tests {
             "host/files",
             "host/nvme-media",
             "host/nvme-pages",
+            "host/nvme-values",
             "bindings/c",
             "bindings/sqlite",
         ];

@@ -19,6 +19,7 @@ use openftl_pages::PageFtl;
 use openftl_parts::config::Left;
 use openftl_parts::{Access, Config, OpenError, RecoveryReport};
 use openftl_server::Stop;
+use openftl_values::{ValueConfig, ValueFtl};
 use openftl_zones::{AskedLimits, Face, ZoneFtl};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -40,6 +41,8 @@ pub enum Wanted {
     Zoned(Config, ZonesWanted),
     /// A store of pages.
     Pages(Config),
+    /// A key-value drive; a new one is like this.
+    Values(Config, ValueConfig),
 }
 
 /// What zones are to be like.
@@ -150,6 +153,7 @@ fn chunks_per_pu(settings: &Settings, wanted: &[Wanted]) -> Result<u32, Failure>
         (true, [Wanted::Block(config)]) => settings.chunks_per_pu(config),
         (true, [Wanted::Zoned(_, ZonesWanted::New(zones))]) => settings.chunks_per_pu_of_zones(zones),
         (true, [Wanted::Pages(_)]) => settings.pages.as_ref().expect("they are wanted").chunks_per_pu(),
+        (true, [Wanted::Values(..)]) => settings.values.as_ref().expect("they are wanted").chunks_per_pu(),
         _ => settings.chunks_per_pu_divided(),
     }
 }
@@ -166,10 +170,11 @@ fn planned(settings: &Settings, host_frames: Option<u32>) -> (Vec<PartLabel>, Ve
     };
     if parts.is_empty() {
         let id = chance.next_u64();
-        let wanted = match (&settings.pages, &settings.zones) {
-            (Some(pages), _) => Wanted::Pages(Config { host_frames, ..pages.config(id) }),
-            (None, Some(zones)) => zoned(zones, id),
-            (None, None) => block(&settings.drive, id),
+        let wanted = match (&settings.pages, &settings.values, &settings.zones) {
+            (Some(pages), ..) => Wanted::Pages(Config { host_frames, ..pages.config(id) }),
+            (_, Some(values), _) => Wanted::Values(Config { host_frames, ..values.config(id) }, values.shape()),
+            (None, None, Some(zones)) => zoned(zones, id),
+            (None, None, None) => block(&settings.drive, id),
         };
         return (parts, vec![wanted]);
     }
@@ -207,6 +212,10 @@ fn opened_with(settings: &Settings, parts: &[PartLabel], kind: DriveKind, host_f
         return vec![match kind {
             DriveKind::Zones | DriveKind::Segments => zoned(settings.zones.as_ref(), 0),
             DriveKind::Pages => Wanted::Pages(Config { host_frames, ..settings.drive.config(FrameForm::Bytes, 0) }),
+            DriveKind::Values => {
+                let config = Config { host_frames, ..settings.drive.config(FrameForm::Bytes, 0) };
+                Wanted::Values(config, ValueConfig::default())
+            }
             _ => block(&settings.drive, 0),
         }];
     }
@@ -334,11 +343,17 @@ pub fn open_file(
         ))
         .fix("leave --drive away, or create another drive"));
     }
-    let asks_for_pages = reopen.settings.pages.is_some();
-    let asks_for_blocks = reopen.settings.zones.is_none() && !asks_for_pages && parts.is_empty();
-    let is_of_others = asks_for_pages != (kind == DriveKind::Pages) || asks_for_blocks && kind.has_zones();
+    let (asks_for_pages, asks_for_values) = (reopen.settings.pages.is_some(), reopen.settings.values.is_some());
+    let asks_for_blocks = reopen.settings.zones.is_none() && !reopen.settings.has_objects() && parts.is_empty();
+    let is_of_others = asks_for_pages != (kind == DriveKind::Pages)
+        || asks_for_values != (kind == DriveKind::Values)
+        || asks_for_blocks && kind.has_zones();
     if reopen.flags.drive.is_some() && is_of_others {
-        let described = if asks_for_pages { "store of pages" } else { "block drive" };
+        let described = match (asks_for_pages, asks_for_values) {
+            (true, _) => "store of pages",
+            (_, true) => "key-value drive",
+            (false, false) => "block drive",
+        };
         return Err(Failure::bad_input(format_args!(
             "{} is a {} drive, and the drive description is of a {described}",
             path.display(),
@@ -346,7 +361,9 @@ pub fn open_file(
         ))
         .fix("leave --drive away, or write its ftl.kind"));
     }
-    if let (Some(flag), true) = (reopen.flags.for_blocks_only(), kind.has_zones() || kind == DriveKind::Pages) {
+    if let (Some(flag), true) =
+        (reopen.flags.for_blocks_only(), kind.has_zones() || matches!(kind, DriveKind::Pages | DriveKind::Values))
+    {
         return Err(Failure::bad_input(format_args!(
             "{flag}: it is of no use to a {} drive, and {} is one",
             kind.word(),
@@ -481,6 +498,17 @@ pub fn open_pages(
     clock: &mut impl Clock,
 ) -> Result<PageFtl<Flash>, Failure> {
     let opened = PageFtl::open_with(flash, config, (), Access::ReadWrite, clock);
+    opened.map_err(|error| open_failure(stored, &error))
+}
+
+/// Opens the key-value drive on some flash. `stored` is for messages.
+pub fn open_values(
+    flash: Flash,
+    config: Config,
+    stored: &Stored<'_>,
+    clock: &mut impl Clock,
+) -> Result<ValueFtl<Flash>, Failure> {
+    let opened = ValueFtl::open_with(flash, config, (), Access::ReadWrite, clock);
     opened.map_err(|error| open_failure(stored, &error))
 }
 

@@ -81,7 +81,7 @@ mod tests {
     fn a_command_finds_the_drive_in_its_environment_and_its_status_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let endpoint: Endpoint = format!("unix:{}/nbd", folder.path().display()).parse().unwrap();
-        let ready = Ready::drives(&[endpoint], &[""], &[], Vec::new(), None);
+        let ready = Ready::drives(&[endpoint], &[""], &[], crate::ready::Uris::default(), &[], None);
         let run = |command: &str| {
             let stop = Stop::new().unwrap();
             let companion = Companion::start(command, &ready, &stop).unwrap();

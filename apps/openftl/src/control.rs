@@ -11,8 +11,10 @@
 mod cut;
 mod fault;
 mod pages_shown;
+mod places;
 mod power_answer;
 mod refusal;
+mod values_shown;
 mod zones_shown;
 
 pub use cut::{Moment, Toll};
@@ -21,7 +23,7 @@ use crate::assembly::Drive;
 use crate::drive_events;
 use crate::failure::Failure;
 use crate::flash::Flash;
-use crate::inspect::{self, PartFacts, TenantFacts};
+use crate::inspect::{self, TenantFacts};
 use crate::namespaces::{Namespaces, ordered};
 use crate::profiles::GeometryFacts;
 use crate::terminal::Palette;
@@ -31,17 +33,19 @@ use fault::{corrupt, fail_next_program, fail_program, fail_read, lies_about_flus
 use openftl_blocks::Ftl;
 use openftl_control::{After, Answer, ClientId, Command, ControlServer, Cut, Refusal, RefusalKind, Request};
 use openftl_core::Time;
-use openftl_media::{Media, PartKind, PartLabel, PowerLoss};
+use openftl_media::{Media, PartLabel, PowerLoss};
 use openftl_parts::ReadOnlyReason;
 use openftl_server::{AttachError, Drives, Endpoint, ListenError, Listener, Operator};
 use openftl_zones::Face;
 use pages_shown::PagesShown;
+use places::{flash, ftl, kind_of, part_of};
 use power_answer::{after_cut, after_on, cut_message, on_message};
-use refusal::{not_now, out_of_range, refusal, store_refusal};
+use refusal::{not_now, out_of_range, refusal};
 use rustix::fs::Mode;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use tracing::{debug, error, info, warn};
+use values_shown::ValuesShown;
 use zones_shown::ZonesShown;
 
 /// Operates what is on one device.
@@ -349,6 +353,7 @@ impl Control {
         let place = self.place_of(namespace, drives)?;
         let what = match drives.zones_mut(place).map(|zones| zones.face()) {
             None if drives.pages_mut(place).is_some() => "a store of pages",
+            None if drives.values_mut(place).is_some() => "one of keys and values",
             None => "an open-channel one",
             Some(Face::Zones) => "a zoned one",
             Some(Face::Segments) => "one of segments",
@@ -378,8 +383,8 @@ impl Control {
         on: bool,
     ) -> Result<Answer, Refusal> {
         let place = self.place_of(namespace, drives)?;
-        if drives.pages_mut(place).is_some() {
-            return Err(not_now("a store of pages keeps its promises, and cannot lie about them yet"));
+        if drives.pages_mut(place).is_some() || drives.values_mut(place).is_some() {
+            return Err(not_now("this drive keeps its promises, and cannot lie about them yet"));
         }
         match drives.zones_mut(place) {
             Some(drive) => drive.lie_about_flush(on),
@@ -445,6 +450,11 @@ impl Control {
             let pages = TenantFacts::of_pages(drive);
             return Ok(inspect::answer(drive.block(), &below, Some(pages), first_chunk, palette));
         }
+        if let Some((drive, _)) = drives.values_mut(place) {
+            let below = inspect::Below::of(drive.block().media()).ok_or_else(elsewhere)?;
+            let values = TenantFacts::of_values(drive);
+            return Ok(inspect::answer(drive.block(), &below, Some(values), first_chunk, palette));
+        }
         let label = self.ordered().nth(place).ok_or_else(|| {
             let name = &self.names[place];
             out_of_range(format_args!("namespace {name} is a device in memory beside the drive"))
@@ -477,6 +487,11 @@ impl Control {
         if let (1, Some(pages)) = (self.names.len(), drives.pages_mut(0).map(|drive| PagesShown::of(drive))) {
             answer.message += &pages.line();
             answer = answer.with("pages", pages);
+        }
+        let values = drives.values_mut(0).map(|(drive, _)| ValuesShown::of(drive));
+        if let (1, Some(values)) = (self.names.len(), values) {
+            answer.message += &values.line();
+            answer = answer.with("values", values);
         }
         if self.names.len() == 1 {
             return answer;
@@ -639,54 +654,4 @@ impl Operator<Drive> for Control {
 /// A request as the log shows it.
 pub fn written(request: &Request) -> String {
     serde_json::to_string(request).expect("requests are plain data with text for keys")
-}
-
-/// The flash in this place: of a drive, or a device that is served as it is.
-///
-/// # Panics
-/// If nothing is served there.
-fn flash<'d>(drives: &'d mut Drives<'_, '_, Drive>, place: usize) -> &'d mut Flash {
-    if drives.get_mut(place).is_some() {
-        return drives.get_mut(place).expect("it is there").media_mut();
-    }
-    if drives.zones_mut(place).is_some() {
-        return drives.zones_mut(place).expect("it is there").media_mut();
-    }
-    if drives.pages_mut(place).is_some() {
-        return drives.pages_mut(place).expect("it is there").media_mut();
-    }
-    drives.device_mut(place).expect("something is served")
-}
-
-/// The block FTL in this place: that of a drive of blocks, or that beside zones or pages.
-fn ftl<'d>(drives: &'d mut Drives<'_, '_, Drive>, place: usize) -> Option<&'d Drive> {
-    if drives.get_mut(place).is_some() {
-        return drives.get_mut(place).map(|drive| &*drive);
-    }
-    if drives.pages_mut(place).is_some() {
-        return drives.pages_mut(place).map(|drive| Ftl::block(&*drive));
-    }
-    drives.zones_mut(place).map(|drive| drive.block())
-}
-
-fn kind_of(drives: &mut Drives<'_, '_, Drive>, place: usize) -> String {
-    if drives.pages_mut(place).is_some() {
-        return "pages".to_owned();
-    }
-    let kind = match (drives.get_mut(place).is_some(), drives.zones_mut(place).is_some()) {
-        (true, _) => PartKind::Block,
-        (false, true) => PartKind::Zoned,
-        (false, false) => PartKind::OpenChannel,
-    };
-    kind.to_string()
-}
-
-/// One of the namespaces that the device is divided into.
-fn part_of(place: usize, label: &PartLabel, drives: &mut Drives<'_, '_, Drive>) -> Result<PartFacts, Refusal> {
-    let facts = match (drives.get_mut(place).is_some(), drives.zones_mut(place).is_some()) {
-        (true, _) => inspect::served_part(drives.get_mut(place).expect("it is there"), label, place + 1),
-        (_, true) => inspect::served_zones(drives.zones_mut(place).expect("it is there"), label, place + 1),
-        _ => inspect::part_of(flash(drives, place), label, place + 1),
-    };
-    facts.map_err(store_refusal)
 }

@@ -7,6 +7,7 @@ use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_drive::any_drive::AnyDrive;
 use openftl_pages::PageFtl;
 use openftl_parts::{BlockTarget, RecoveryReport};
+use openftl_values::{ValueFtl, ValueTarget};
 use tracing::{debug, info, warn};
 
 /// A block drive is open: how that went, and what is unusual about it.
@@ -37,7 +38,8 @@ pub fn other_opened(name: &str, drive: &AnyDrive<Flash>) {
     match drive {
         AnyDrive::Zones(drive) => zones_opened(name, drive),
         AnyDrive::Pages(drive) => pages_opened(name, drive),
-        AnyDrive::Blocks(_) | AnyDrive::Tables(_) | AnyDrive::Values(_) => unreachable!("these are told of otherwise"),
+        AnyDrive::Values(drive) => values_opened(name, drive),
+        AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are told of otherwise"),
     }
 }
 
@@ -50,6 +52,25 @@ fn pages_opened(name: &str, drive: &PageFtl<Flash>) {
         pages = drive.pages(),
         used_bytes = drive.used_bytes(),
         capacity_bytes = drive.capacity_bytes(),
+        clean = is_clean(report),
+        opened_us = opened_in(report).0 / 1000,
+        replayed = report.replayed,
+        dropped = report.dropped,
+        "{}",
+        how(report)
+    );
+    warn_if_read_only(name, drive.block());
+}
+
+fn values_opened(name: &str, drive: &ValueFtl<Flash>) {
+    let (report, known) = (drive.block().recovery_report(), drive.info());
+    steps(name, report);
+    info!(
+        target: "drive",
+        drive = name,
+        keys = known.keys,
+        used_bytes = known.used_bytes,
+        capacity_bytes = known.capacity_bytes,
         clean = is_clean(report),
         opened_us = opened_in(report).0 / 1000,
         replayed = report.replayed,

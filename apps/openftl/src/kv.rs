@@ -5,12 +5,16 @@ mod bench;
 use crate::cli::kv::{Kv, KvCommand, KvDel, KvGet, KvInfo, KvList, KvPlace, KvPut};
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
+use openftl_blocks::Ftl;
 use openftl_core::units::ByteSize;
 use openftl_drive::small_file::is_stored_drive;
 use openftl_drive::value_drive::{ValueDrive, open_stored};
 use openftl_drive::value_store::ValueStore;
 use openftl_lab::picture::thousands;
 use openftl_media::EmulatedDevice;
+use openftl_nvme::Status;
+use openftl_nvme_media::uri::DriveUri;
+use openftl_nvme_values::{RemoteError, RemoteInfo, RemoteValues};
 use openftl_pages::{GRAIN_BYTES, HEADER_BYTES};
 use openftl_parts::{Access, Durability};
 use openftl_values::{Condition, Key, RECORD_BYTES, ValueError};
@@ -33,10 +37,113 @@ pub fn run(arguments: &Kv) -> Result<(), Failure> {
     }
 }
 
-fn open(place: &KvPlace, access: Access) -> Result<Drive, Failure> {
-    match is_stored_drive(&place.drive) {
-        true => open_stored(&place.drive, access),
-        false => ValueDrive::read(&place.drive)?.open(access),
+/// A drive: on this machine, or served by another process or machine.
+enum Opened {
+    Here(Box<Drive>),
+    There(Box<RemoteValues>),
+}
+
+/// Why a request was not carried out.
+enum Trouble {
+    Here(ValueError),
+    There(RemoteError),
+}
+
+impl From<ValueError> for Trouble {
+    fn from(error: ValueError) -> Trouble {
+        Trouble::Here(error)
+    }
+}
+
+impl From<RemoteError> for Trouble {
+    fn from(error: RemoteError) -> Trouble {
+        Trouble::There(error)
+    }
+}
+
+impl Opened {
+    fn open(place: &KvPlace, access: Access) -> Result<Opened, Failure> {
+        let drive = &place.drive;
+        if let Some(uri) = drive.to_str().filter(|text| DriveUri::is_meant(text)) {
+            let uri: DriveUri = uri.parse().map_err(|error| Failure::bad_input(format_args!("--drive: {error}")))?;
+            let drive = RemoteValues::connect(&uri).map_err(|error| {
+                Failure::failed(error).fix("`openftl serve --drive drives/kv.toml --nvme-tcp ADDRESS` serves a drive")
+            })?;
+            return Ok(Opened::There(Box::new(drive)));
+        }
+        let open = |access| match is_stored_drive(drive) {
+            true => open_stored(drive, access),
+            false => ValueDrive::read(drive)?.open(access),
+        };
+        let mut opened = open(access)?;
+        if access == Access::Inspect && !opened.drive().block().recovery_report().clean {
+            // The end of its log may be readable only when something is written behind it: it is recovered, as it would be to be served.
+            drop(opened);
+            open(Access::ReadWrite)?.close()?;
+            opened = open(access)?;
+        }
+        Ok(Opened::Here(Box::new(opened)))
+    }
+
+    /// Durable when it returns. Whether the key is new, if that is known.
+    fn store(&mut self, key: Key, value: &[u8], condition: Condition) -> Result<Option<bool>, Trouble> {
+        match self {
+            Opened::Here(drive) => Ok(drive.store(key, value, condition, Durability::Durable).map(Some)?),
+            Opened::There(drive) => {
+                drive.store(key, value.to_vec(), condition)?;
+                drive.flush()?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn retrieve(&mut self, key: Key) -> Result<Vec<u8>, Trouble> {
+        match self {
+            Opened::Here(drive) => Ok(drive.retrieve(key)?),
+            Opened::There(drive) => Ok(drive.retrieve(key)?),
+        }
+    }
+
+    /// Bytes of the value of a key.
+    fn exist(&mut self, key: Key) -> Result<u32, Trouble> {
+        match self {
+            Opened::Here(drive) => Ok(drive.exist(key)?),
+            Opened::There(drive) => Ok(drive.bytes_of(key)?),
+        }
+    }
+
+    /// Durable when it returns.
+    fn delete(&mut self, key: Key) -> Result<(), Trouble> {
+        match self {
+            Opened::Here(drive) => Ok(drive.delete(key, Durability::Durable)?),
+            Opened::There(drive) => {
+                // Unless its host says otherwise, a drive deletes what is not there without a word.
+                if !drive.exist(key)? {
+                    return Err(RemoteError::NoKey.into());
+                }
+                drive.delete(key)?;
+                Ok(drive.flush()?)
+            }
+        }
+    }
+
+    /// Keys in their order, from `from` on, or those behind it. None: there are no more.
+    fn list(&mut self, from: Option<Key>, is_behind: bool, most: usize) -> Result<Vec<Key>, Trouble> {
+        match self {
+            Opened::Here(drive) => Ok(drive.list(from, is_behind, most)?),
+            Opened::There(drive) => {
+                let keys = drive.list(from)?.into_iter();
+                Ok(keys.filter(|key| !(is_behind && Some(*key) == from)).take(most).collect())
+            }
+        }
+    }
+
+    /// Stops the drive, if it is here.
+    fn close(self) -> Result<(), Failure> {
+        match self {
+            Opened::Here(drive) => drive.close().map(drop),
+            Opened::There(_) => Ok(()),
+        }
     }
 }
 
@@ -57,17 +164,17 @@ fn put(arguments: &KvPut) -> Result<(), Failure> {
         (_, true) => Condition::IfMissing,
         _ => Condition::Always,
     };
-    let mut drive = open(&arguments.place, Access::ReadWrite)?;
-    let stored = drive.store(arguments.key, &value, condition, Durability::Durable);
+    let mut drive = Opened::open(&arguments.place, Access::ReadWrite)?;
+    let stored = drive.store(arguments.key, &value, condition);
     drive.close()?;
     let is_new = stored.map_err(|error| failure(arguments.key, error))?;
     let sign = Palette::of_stdout().paint(Ink::Good, "✓");
-    let what = if is_new { "new, " } else { "" };
+    let what = if is_new == Some(true) { "new, " } else { "" };
     say(&format!("{sign} {}: {what}{} bytes\n", arguments.key, value.len()))
 }
 
 fn get(arguments: &KvGet) -> Result<(), Failure> {
-    let mut drive = open(&arguments.place, Access::Inspect)?;
+    let mut drive = Opened::open(&arguments.place, Access::Inspect)?;
     let value = drive.retrieve(arguments.key).map_err(|error| failure(arguments.key, error))?;
     match std::io::stdout().lock().write_all(&value) {
         // Whoever reads has enough.
@@ -77,17 +184,14 @@ fn get(arguments: &KvGet) -> Result<(), Failure> {
 }
 
 fn exist(arguments: &KvGet) -> Result<(), Failure> {
-    let mut drive = open(&arguments.place, Access::Inspect)?;
+    let mut drive = Opened::open(&arguments.place, Access::Inspect)?;
     let bytes = drive.exist(arguments.key).map_err(|error| failure(arguments.key, error))?;
     say(&format!("{}: {bytes} bytes\n", arguments.key))
 }
 
 fn del(arguments: &KvDel) -> Result<(), Failure> {
-    let mut drive = open(&arguments.place, Access::ReadWrite)?;
-    let deleted = arguments
-        .keys
-        .iter()
-        .try_for_each(|key| drive.delete(*key, Durability::Durable).map_err(|error| failure(*key, error)));
+    let mut drive = Opened::open(&arguments.place, Access::ReadWrite)?;
+    let deleted = arguments.keys.iter().try_for_each(|key| drive.delete(*key).map_err(|error| failure(*key, error)));
     drive.close()?;
     deleted?;
     let sign = Palette::of_stdout().paint(Ink::Good, "✓");
@@ -105,20 +209,25 @@ struct Listed {
 #[derive(Serialize)]
 struct Listing {
     keys: Vec<Listed>,
-    keys_all: u64,
+    /// All keys that there are. The Key Value command set does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys_all: Option<u64>,
 }
 
 fn list(arguments: &KvList) -> Result<(), Failure> {
-    let mut drive = open(&arguments.place, Access::Inspect)?;
+    let mut drive = Opened::open(&arguments.place, Access::Inspect)?;
     let limit = usize::try_from(arguments.limit).unwrap_or(usize::MAX);
     let (mut keys, mut from, mut is_behind) = (Vec::<Key>::new(), arguments.from, false);
     while keys.len() < limit {
-        let more = drive.list(from, is_behind, limit - keys.len()).map_err(Failure::failed)?;
+        let more = drive.list(from, is_behind, limit - keys.len()).map_err(list_failure)?;
         let Some(last) = more.last().copied() else { break };
         keys.extend(more);
         (from, is_behind) = (Some(last), true);
     }
-    let keys_all = drive.info().keys;
+    let keys_all = match &drive {
+        Opened::Here(drive) => Some(drive.info().keys),
+        Opened::There(_) => None,
+    };
     if arguments.json {
         let hex = |key: &Key| key.bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let keys = keys.iter().map(|key| Listed { key: key.to_string(), hex: hex(key) }).collect();
@@ -153,8 +262,41 @@ struct Info {
     directory_changes: usize,
 }
 
+#[derive(Serialize)]
+struct RemoteShown {
+    used_bytes: u64,
+    capacity_bytes: u64,
+    key_max: u16,
+    value_max: u32,
+    /// 0: the drive does not say it.
+    keys_max: u32,
+    /// Bytes of a command, at most (MDTS).
+    transfer_max: Option<u64>,
+}
+
+/// What a served drive says of itself.
+fn remote_info(arguments: &KvInfo, drive: &RemoteValues) -> Result<(), Failure> {
+    let RemoteInfo { capacity_bytes, used_bytes, key_max, value_max, keys_max, transfer_max } = drive.info();
+    if arguments.json {
+        let shown = RemoteShown { used_bytes, capacity_bytes, key_max, value_max, keys_max, transfer_max };
+        return say(&crate::json(&shown)?);
+    }
+    let keys = if keys_max == 0 { String::new() } else { format!("{} at most, ", thousands(keys_max.into())) };
+    let transfer = transfer_max.map_or("of any length".to_owned(), |most| format!("of {} at most", ByteSize(most)));
+    say(&format!(
+        "keys        {keys}1 to {key_max} bytes each\nvalues      0 bytes to {} ({value_max} bytes), in commands {transfer}\n\
+         on media    {} of {}\n",
+        ByteSize(value_max.into()),
+        ByteSize(used_bytes),
+        ByteSize(capacity_bytes)
+    ))
+}
+
 fn info(arguments: &KvInfo) -> Result<(), Failure> {
-    let store = open(&arguments.place, Access::Inspect)?;
+    let store = match Opened::open(&arguments.place, Access::Inspect)? {
+        Opened::Here(store) => store,
+        Opened::There(drive) => return remote_info(arguments, &drive),
+    };
     let (drive, known) = (store.drive(), store.info());
     let payload = known.key_bytes + known.value_bytes;
     let info = Info {
@@ -208,16 +350,31 @@ fn info(arguments: &KvInfo) -> Result<(), Failure> {
 }
 
 /// What a drive says of a key, for people.
-fn failure(key: Key, error: ValueError) -> Failure {
-    match error {
-        ValueError::NoKey => {
-            Failure::failed(format_args!("{key}: {error}")).fix("`openftl kv list` shows which there are")
+fn failure(key: Key, trouble: Trouble) -> Failure {
+    let no_key =
+        || Failure::failed(format_args!("{key}: key does not exist")).fix("`openftl kv list` shows which there are");
+    let key_exists = || Failure::failed(format_args!("{key}: key exists")).fix("leave --if-missing away");
+    let limits = |error: &dyn std::fmt::Display| {
+        Failure::bad_input(format_args!("{key}: {error}")).fix("`openftl kv info` shows the limits of the drive")
+    };
+    match trouble {
+        Trouble::Here(ValueError::NoKey) | Trouble::There(RemoteError::NoKey) => no_key(),
+        Trouble::Here(ValueError::KeyExists) | Trouble::There(RemoteError::KeyExists) => key_exists(),
+        Trouble::Here(error @ (ValueError::CapacityExceeded { .. } | ValueError::KeysExceeded { .. })) => {
+            Failure::failed(error)
         }
-        ValueError::KeyExists => Failure::failed(format_args!("{key}: {error}")).fix("leave --if-missing away"),
-        ValueError::CapacityExceeded { .. } | ValueError::KeysExceeded { .. } => Failure::failed(error),
-        ValueError::ValueSize { .. } | ValueError::KeySize { .. } => {
-            Failure::bad_input(format_args!("{key}: {error}")).fix("`openftl kv info` shows the limits of the drive")
+        Trouble::Here(error @ (ValueError::ValueSize { .. } | ValueError::KeySize { .. })) => limits(&error),
+        Trouble::There(error) if error.is(Status::INVALID_VALUE_SIZE) || error.is(Status::INVALID_KEY_SIZE) => {
+            limits(&error)
         }
-        error => Failure::failed(format_args!("{key}: {error}")),
+        Trouble::Here(error) => Failure::failed(format_args!("{key}: {error}")),
+        Trouble::There(error) => Failure::failed(format_args!("{key}: {error}")),
+    }
+}
+
+fn list_failure(trouble: Trouble) -> Failure {
+    match trouble {
+        Trouble::Here(error) => Failure::failed(error),
+        Trouble::There(error) => Failure::failed(error),
     }
 }

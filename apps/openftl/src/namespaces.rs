@@ -26,7 +26,7 @@ pub struct Namespaces {
     pub parts: Vec<PartLabel>,
     /// The drives: of the block namespaces, in their order.
     pub drives: Vec<Drive>,
-    /// Drives of other kinds, which NVMe hosts alone can see, in the order of their namespaces: zones, or pages.
+    /// Drives of other kinds, which NVMe hosts alone can see, in the order of their namespaces: zones, pages, or keys and values.
     pub others: Vec<AnyDrive<Flash>>,
     /// The flash of the Open-Channel namespaces, in their order.
     pub bare: Vec<Flash>,
@@ -86,6 +86,7 @@ impl Namespaces {
                     (config, Shape::Zones(zones.zoned(flash.geometry())), zones.interface.unwrap_or(zones.face))
                 }
                 Wanted::Pages(config) => (config, Shape::Pages, Face::default()),
+                Wanted::Values(config, values) => (config, Shape::Values(values), Face::default()),
                 Wanted::Zoned(_, ZonesWanted::Found(_)) => unreachable!("new zones have settings"),
             };
             let mut drive = AnyDrive::format(flash, config, shape, clock).map_err(|error| {
@@ -115,6 +116,7 @@ impl Namespaces {
                     assembly::open_zones(flash, config, found, &stored, clock).map(AnyDrive::from)
                 }
                 Wanted::Pages(config) => assembly::open_pages(flash, config, &stored, clock).map(AnyDrive::from),
+                Wanted::Values(config, _) => assembly::open_values(flash, config, &stored, clock).map(AnyDrive::from),
                 Wanted::Zoned(_, ZonesWanted::New(_)) => unreachable!("zones that are there are as they are"),
             }
         })
@@ -131,7 +133,7 @@ impl Namespaces {
         let (mut drives, mut others, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         let mut keep = |opened| match opened {
             AnyDrive::Blocks(drive) => drives.push(*drive),
-            AnyDrive::Tables(_) | AnyDrive::Values(_) => unreachable!("these have a server of their own"),
+            AnyDrive::Tables(_) => unreachable!("these have a server of their own"),
             other => others.push(other),
         };
         if parts.is_empty() {

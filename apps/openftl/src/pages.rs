@@ -10,7 +10,8 @@ use openftl_drive::page_drive::{PageDrive, open_stored};
 use openftl_drive::page_store::PageStore;
 use openftl_drive::small_file::is_stored_drive;
 use openftl_media::EmulatedDevice;
-use openftl_nvme_pages::{RemoteStore, StoreUri};
+use openftl_nvme_media::uri::DriveUri;
+use openftl_nvme_pages::RemoteStore;
 use openftl_pages::{BlockingStore, Change, SessionId, StoreError, StoreFacts, StoreFailure};
 use openftl_parts::{Access, Durability};
 use serde::Serialize;
@@ -55,8 +56,8 @@ enum Opened {
 impl Opened {
     fn open(place: &PagePlace, access: Access) -> Result<Opened, Failure> {
         let drive = &place.drive;
-        if let Some(uri) = drive.to_str().filter(|text| StoreUri::is_meant(text)) {
-            let uri: StoreUri = uri.parse().map_err(|error| Failure::bad_input(format_args!("--drive: {error}")))?;
+        if let Some(uri) = drive.to_str().filter(|text| DriveUri::is_meant(text)) {
+            let uri: DriveUri = uri.parse().map_err(|error| Failure::bad_input(format_args!("--drive: {error}")))?;
             let store = RemoteStore::connect(&uri).map_err(|error| {
                 Failure::failed(error)
                     .fix("`openftl serve --drive drives/eleos.toml --nvme-tcp ADDRESS` serves a store")

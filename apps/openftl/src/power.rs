@@ -16,7 +16,9 @@ use openftl_core::{Clock, Time};
 use openftl_drive::any_drive::AnyDrive;
 use openftl_media::{Durability, EmulatedDevice, PartLabel, PowerLoss, Timing};
 use openftl_nvme_media::Place;
+use openftl_parts::Config;
 use openftl_server::Stop;
+use openftl_values::ValueConfig;
 use std::path::{Path, PathBuf};
 
 /// Where a drive is kept.
@@ -57,7 +59,15 @@ pub fn cut(
     let blocks = drives.iter().map(|drive| Wanted::Block(drive.config().clone()));
     let beside = others.iter().map(|drive| {
         let config = drive.block().config().clone();
-        let Some(drive) = drive.zones() else { return Wanted::Pages(config) };
+        let drive = match drive {
+            AnyDrive::Zones(drive) => drive,
+            AnyDrive::Values(drive) => {
+                // The frames of its own come again when it is opened.
+                let host_frames = config.host_frames - drive.own_frames();
+                return Wanted::Values(Config { host_frames, ..config }, ValueConfig::default());
+            }
+            _ => return Wanted::Pages(config),
+        };
         let found = ZonesFound {
             width: None,
             limits: drive.board().limits().into(),

@@ -6,6 +6,7 @@ use openftl_server::{Endpoint, Listener};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
+use std::net::SocketAddr;
 
 /// Where a drive is served.
 #[derive(Serialize, Clone, PartialEq, Eq, Default, Debug)]
@@ -16,9 +17,8 @@ pub struct Ready {
     nbd: Vec<String>,
     /// Addresses for NVMe hosts.
     nvme_tcp: Vec<String>,
-    /// URIs for programs that use stores of pages.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pages: Vec<String>,
+    #[serde(flatten)]
+    uris: Uris,
     /// The URI for programs that use a table drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<String>,
@@ -33,13 +33,26 @@ pub struct Ready {
     socket: Option<String>,
 }
 
+/// Where programs find what NVMe hosts alone can see.
+#[derive(Serialize, Clone, PartialEq, Eq, Default, Debug)]
+pub struct Uris {
+    /// URIs for programs that use stores of pages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<String>,
+    /// URIs for programs that use key-value drives.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+}
+
 impl Ready {
-    /// Block drives with these `names` for NBD clients, what NVMe hosts reach, and the URIs of `stores` of pages among that.
+    /// Block drives with these `names` for NBD clients, what NVMe hosts reach and the URIs of drives among that, and the addresses for Redis
+    /// clients.
     pub fn drives(
         nbd: &[Endpoint],
         names: &[&str],
         nvme_tcp: &[Endpoint],
-        stores: Vec<String>,
+        uris: Uris,
+        redis: &[SocketAddr],
         control: Option<&Listener>,
     ) -> Ready {
         let socket = nbd.iter().find_map(|endpoint| match endpoint {
@@ -49,7 +62,8 @@ impl Ready {
         Ready {
             nbd: names.iter().flat_map(|name| nbd.iter().map(|endpoint| endpoint.uri(name))).collect(),
             nvme_tcp: nvme_tcp.iter().map(written).collect(),
-            pages: stores,
+            uris,
+            redis: redis.iter().map(SocketAddr::to_string).collect(),
             socket,
             ..Ready::new(control.map(Listener::endpoint))
         }
@@ -58,11 +72,6 @@ impl Ready {
     /// A table drive, named by its URI.
     pub fn tables(uri: String, control: Option<&Endpoint>) -> Ready {
         Ready { files: Some(uri), ..Ready::new(control) }
-    }
-
-    /// A key-value drive, for Redis clients at these addresses.
-    pub fn values(redis: &[String]) -> Ready {
-        Ready { redis: redis.to_vec(), ..Ready::new(None) }
     }
 
     fn new(control: Option<&Endpoint>) -> Ready {
@@ -87,7 +96,10 @@ impl Ready {
     /// Environment variables for a command.
     pub fn environment(&self) -> impl Iterator<Item = (&'static str, &String)> {
         [
-            ("OPENFTL_URI", self.nbd.first().or(self.pages.first()).or(self.files.as_ref())),
+            (
+                "OPENFTL_URI",
+                self.nbd.first().or(self.uris.pages.first()).or(self.uris.values.first()).or(self.files.as_ref()),
+            ),
             ("OPENFTL_SOCKET", self.socket.as_ref()),
             ("OPENFTL_NVME_TCP", self.nvme_tcp.first()),
             ("OPENFTL_REDIS", self.redis.first()),

@@ -3,10 +3,13 @@
 mod endpoints;
 mod greeting;
 mod nvme_target;
+mod operators;
+mod redis_door;
 mod signals;
 
 pub use endpoints::control_at;
 pub use greeting::write_recovery;
+pub use redis_door::RedisCounters;
 pub use signals::{exit_with_parent, stop_at_signals};
 
 use crate::assembly::{self, Drive};
@@ -22,14 +25,13 @@ use crate::namespaces::{Namespaces, of_kind, ordered};
 use crate::notify;
 use crate::passed::Passed;
 use crate::power::{self, Home};
-use crate::ready::Ready;
+use crate::ready::{Ready, Uris};
 use crate::serve_tables;
-use crate::serve_values;
 use crate::settings::Settings;
 use crate::terminal::{Ink, Palette, say};
 use crate::totals::Totals;
 use endpoints::{control_beside, control_endpoint, endpoints, listen_failure};
-use greeting::{greeting, store_uris, to_nvme_hosts};
+use greeting::{drive_uris, greeting, to_nvme_hosts, to_redis_clients};
 use nvme_target::nvme_target;
 use openftl_core::units::{ByteSize, Interval};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
@@ -44,6 +46,8 @@ use openftl_server::{
     Device, End, Endpoint, Export, ListenError, Other, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
 };
 use openftl_zones::Face;
+use operators::Operators;
+use redis_door::RedisDoor;
 use std::fmt::Write as _;
 use std::time::Instant;
 use tracing::{info, warn};
@@ -75,7 +79,7 @@ const HOST_FRAMES: u32 = 16_384;
 /// What is served, and everything that it takes.
 struct Serving {
     server: Server,
-    control: Control,
+    operators: Operators,
     clock: WallClock,
     stop: Stop,
     home: Home,
@@ -102,9 +106,6 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     let palette = voice.palette();
     if let Some((file, drive)) = serve_tables::table_drive(arguments)? {
         return serve_tables::run(arguments, &file, &drive, voice, passed);
-    }
-    if let Some(served) = serve_values::value_drive(arguments)? {
-        return serve_values::run(arguments, &served, voice, &passed);
     }
     if let Some(listener) = passed.files.first() {
         return Err(Failure::bad_input(format_args!(
@@ -178,6 +179,11 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         nvme.collect::<Result<Vec<Endpoint>, ListenError>>().map_err(Failure::failed)?
     };
 
+    let redis = match arguments.redis.is_empty() {
+        true => None,
+        false => Some(RedisDoor::new(&arguments.redis, arguments.allow_remote)?),
+    };
+
     let mut clock = WallClock::new();
     let mut namespaces = match &home {
         Home::Memory => assembly::create_in_memory(&settings, timing, HOST_FRAMES, &mut clock)?,
@@ -196,10 +202,17 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
             Namespaces::one(assembly::open_elsewhere(place, config, arguments.format_device, &mut clock)?)
         }
     };
-    if namespaces.drives.is_empty() && nvme.is_empty() {
+    expect_values(redis.is_some(), &namespaces)?;
+    if namespaces.drives.is_empty() && nvme.is_empty() && redis.is_none() {
         let what = match namespaces.others.first() {
             Some(AnyDrive::Zones(zoned)) if zoned.face() == Face::Segments => "one of segments",
             Some(AnyDrive::Zones(_)) => "zoned, or an open-channel one",
+            Some(AnyDrive::Values(_)) => {
+                return Err(Failure::bad_input(
+                    "nobody could connect: a key-value drive is served to NVMe hosts and Redis clients",
+                )
+                .fix("add --redis 127.0.0.1:6379 or --nvme-tcp 127.0.0.1:4420; `openftl kv` needs no server"));
+            }
             Some(_) => "a store of pages",
             None => "an open-channel one",
         };
@@ -219,7 +232,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
             AnyDrive::Zones(zoned) => zoned.lie_about_flush(arguments.lie_about_flush),
             _ if arguments.lie_about_flush => {
                 return Err(Failure::bad_input(
-                    "--lie-about-flush: a store of pages keeps its promises, and cannot lie yet",
+                    "--lie-about-flush: this drive keeps its promises, and cannot lie about them yet",
                 )
                 .fix("leave it away"));
             }
@@ -237,7 +250,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     other_names.zip(&namespaces.others).for_each(|(name, drive)| drive_events::other_opened(name, drive));
     voice.tell(&greeting(&home, &namespaces, &endpoints, listener.as_ref(), palette));
 
-    let mut stores = Vec::new();
+    let mut uris = Uris::default();
     if nvme.is_empty() {
         let others = [PartKind::Zoned, PartKind::OpenChannel];
         if let Some(label) = others.into_iter().find_map(|kind| of_kind(&namespaces.parts, kind).next()) {
@@ -246,8 +259,9 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     } else {
         let nqn = arguments.nqn.clone().or(settings.host.nqn.clone());
         let nqn = nqn.unwrap_or_else(|| NQN_DEFAULT.parse().expect("the default name is one"));
-        stores = store_uris(&nqn, &namespaces, &nvme);
-        voice.tell(&to_nvme_hosts(&nqn, &access, &nvme, &stores));
+        uris.pages = drive_uris(&nqn, &namespaces, &nvme, |drive| drive.pages().is_some());
+        uris.values = drive_uris(&nqn, &namespaces, &nvme, |drive| drive.values().is_some());
+        voice.tell(&to_nvme_hosts(&nqn, &access, &nvme, &uris));
         let format = match arguments.nvme_format {
             Some(NvmeFormat::Bytes512) => BlockFormat::Bytes512,
             Some(NvmeFormat::Bytes4096) | None => BlockFormat::FourKib,
@@ -272,16 +286,30 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         true => namespaces.drives.iter().map(|_| "").collect(),
         false => of_kind(&namespaces.parts, PartKind::Block).map(|label| label.name.as_str()).collect(),
     };
-    let ready = Ready::drives(&endpoints, &exported, &nvme, stores, listener.as_ref());
+    let addresses = redis.as_ref().map(RedisDoor::addresses).unwrap_or_default();
+    if !addresses.is_empty() {
+        voice.tell(&to_redis_clients(&addresses));
+    }
+    let ready = Ready::drives(&endpoints, &exported, &nvme, uris, &addresses, listener.as_ref());
     let control = Control::new(listener, names.clone(), namespaces.parts.clone(), Totals::new(server.counters()))?;
+    let operators = Operators::new(control, redis)?;
     let companion = announce(arguments, &ready, &stop)?;
-    let mut serving = Serving { server, control, clock, stop, home, timing, names, others, voice };
+    let mut serving = Serving { server, operators, clock, stop, home, timing, names, others, voice };
     let served = serving.until_stopped(namespaces).and_then(|last| {
         notify::stopping();
         serving.end(last, arguments.json, palette)
     });
     let ran = companion.map_or(Ok(()), Companion::end);
     served.and(ran)
+}
+
+/// Redis clients are for keys and values alone.
+fn expect_values(has_redis: bool, namespaces: &Namespaces) -> Result<(), Failure> {
+    match has_redis && !namespaces.others.iter().any(|drive| drive.values().is_some()) {
+        true => Err(Failure::bad_input("--redis is for key-value drives, and this is none")
+            .fix("make one with `openftl create --drive drives/kv.toml`, or leave --redis away")),
+        false => Ok(()),
+    }
 }
 
 /// Tells whoever waits that the drive is served, and starts the command that uses it.
@@ -325,8 +353,8 @@ impl Serving {
                 Export { name: name.clone(), description, read_only: false, target: drive }
             };
             let mut exports: Vec<Export<Drive>> = drives.into_iter().zip(&self.names).map(export).collect();
-            let control = &mut self.control;
-            let end = self.server.run_with_others(control, &mut exports, &mut others, &mut self.clock, &self.stop);
+            let operators = &mut self.operators;
+            let end = self.server.run_with_others(operators, &mut exports, &mut others, &mut self.clock, &self.stop);
             let mut devices = others.split_off(count).into_iter().map(device_of);
             let bare = devices.by_ref().take(own).map(Device::into_media).collect();
             self.others = devices.collect();
@@ -334,10 +362,10 @@ impl Serving {
             let drives: Vec<Drive> = exports.into_iter().map(|export| export.target).collect();
             let left = Namespaces { parts, drives, others, bare };
             for (place, drive) in left.drives.iter().enumerate() {
-                self.control.totals().look(place, &self.names[place], drive);
+                self.operators.control.totals().look(place, &self.names[place], drive);
             }
             for (place, drive) in (left.drives.len()..).zip(&left.others) {
-                self.control.totals().look_at_other(place, &self.names[place], drive);
+                self.operators.control.totals().look_at_other(place, &self.names[place], drive);
             }
             let Ok(End::Interrupted { connections, requests }) = end else {
                 return Ok(Last::Served(Box::new(left), end.map(|_| ())));
@@ -356,31 +384,32 @@ impl Serving {
         connections: u64,
         requests: u64,
     ) -> Result<Option<Namespaces>, Failure> {
-        let cut = self.control.take_cut().expect("a drive at work is interrupted for a power cut only");
+        let cut = self.operators.control.take_cut().expect("a drive at work is interrupted for a power cut only");
         let now = self.clock.now();
-        self.control.totals().power_cut();
+        self.operators.redis.iter_mut().for_each(RedisDoor::power_cut);
+        self.operators.control.totals().power_cut();
         let (mut dark, loss) = power::cut(namespaces, &self.home, self.timing, now, cut.torn)?;
         for device in &mut self.others {
             let cut = device.media_mut().operate(|device| device.power_cut(now, cut.torn));
             cut.expect("such devices are emulated").map_err(Failure::failed)?;
         }
-        let answer = self.control.went_off(&cut, now, &Toll { connections, requests, loss });
+        let answer = self.operators.control.went_off(&cut, now, &Toll { connections, requests, loss });
         let (mut client, mut before) = (cut.client, Some(answer));
         let mut comes_on = cut.and_on;
         loop {
             if comes_on {
                 let on = dark.turn_on(&self.stop, &mut self.clock);
-                self.control.came_on(client, before.take(), on.as_ref());
+                self.operators.control.came_on(client, before.take(), on.as_ref());
                 if let Ok(namespaces) = on {
                     return Ok(Some(namespaces));
                 }
             }
-            let end = self.server.turn_away(&mut self.control, &mut self.clock, &self.stop);
+            let end = self.server.turn_away(&mut self.operators, &mut self.clock, &self.stop);
             match end.map_err(|error| serve_failure(&error))? {
                 End::Stopped => return Ok(None),
                 End::Interrupted { .. } => {}
             }
-            client = self.control.take_on().expect("a drive without power is interrupted to turn it on only");
+            client = self.operators.control.take_on().expect("a drive without power is interrupted to turn it on only");
             (before, comes_on) = (None, true);
         }
     }
@@ -388,7 +417,8 @@ impl Serving {
     /// Closes the drives and says what was done.
     fn end(mut self, last: Last, json: bool, palette: Palette) -> Result<(), Failure> {
         let closing = Instant::now();
-        let totals = self.control.totals();
+        let redis = self.operators.redis.as_ref().map(RedisDoor::counters);
+        let totals = self.operators.control.totals();
         let mut read_only = Vec::new();
         let is_closed = match last {
             Last::Dark => {
@@ -425,6 +455,7 @@ impl Serving {
                 true
             }
         };
+        totals.redis = redis;
         if json {
             return say(&totals.json()?);
         }
@@ -454,7 +485,8 @@ fn served_as(drive: AnyDrive<Flash>) -> Other<Flash> {
     match drive {
         AnyDrive::Zones(drive) => Other::Zones(drive),
         AnyDrive::Pages(drive) => Other::Pages(drive),
-        AnyDrive::Blocks(_) | AnyDrive::Tables(_) | AnyDrive::Values(_) => unreachable!("these are served otherwise"),
+        AnyDrive::Values(drive) => Other::Values(drive),
+        AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are served otherwise"),
     }
 }
 
@@ -463,6 +495,7 @@ fn drive_of(other: Other<Flash>) -> AnyDrive<Flash> {
     match other {
         Other::Zones(drive) => AnyDrive::Zones(drive),
         Other::Pages(drive) => AnyDrive::Pages(drive),
+        Other::Values(drive) => AnyDrive::Values(drive),
         Other::Device(_) => unreachable!("devices come behind the drives"),
     }
 }
@@ -470,7 +503,7 @@ fn drive_of(other: Other<Flash>) -> AnyDrive<Flash> {
 fn device_of(other: Other<Flash>) -> Device<Flash> {
     match other {
         Other::Device(device) => device,
-        Other::Zones(_) | Other::Pages(_) => unreachable!("drives come before the devices"),
+        Other::Zones(_) | Other::Pages(_) | Other::Values(_) => unreachable!("drives come before the devices"),
     }
 }
 

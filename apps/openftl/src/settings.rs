@@ -1,8 +1,8 @@
 //! What a drive is made of, gathered from defaults, a drive description and flags, in that order.
 
-use crate::block_command::expect_blocks;
 use crate::cli::{DriveFlags, Timing};
 use crate::failure::Failure;
+use crate::object_settings::expect_no_tables;
 use crate::zone_settings::ZoneSettings;
 use crate::zones_made::ZonesMade;
 use openftl_blocks::garbage_collection::IDLE_MIN;
@@ -13,6 +13,7 @@ use openftl_drive::description::{
     profile_failure,
 };
 use openftl_drive::page_drive::PageDrive;
+use openftl_drive::value_drive::ValueDrive;
 use openftl_media::{Durability, PartKind, PartLabel, PartName, Partition, PartitionError, Profile};
 use openftl_parts::config::Left;
 use openftl_parts::map::directory::PageSize;
@@ -33,6 +34,8 @@ pub struct Settings {
     pub zones: Option<ZoneSettings>,
     /// The store of pages on it, if it is one.
     pub pages: Option<PageDrive>,
+    /// The key-value drive on it, if it is one.
+    pub values: Option<ValueDrive>,
     /// What it is divided into, if it is: in the order in which hosts see it.
     pub namespaces: Vec<NamespaceSettings>,
     pub store: Option<StoreName>,
@@ -124,7 +127,7 @@ fn pins(flags: &DriveFlags, own: Option<&Vec<MapPin>>, all: &[MapPin]) -> Vec<Ma
 impl Settings {
     /// Flags over drive description over defaults, of a block drive.
     pub fn gather(flags: &DriveFlags, capacity_default: ByteSize) -> Result<Settings, Failure> {
-        let settings = Settings::gather_any(flags, capacity_default)?.expect_no_pages()?;
+        let settings = Settings::gather_any(flags, capacity_default)?.expect_no_objects()?;
         match settings.zones {
             None => Ok(settings),
             Some(zones) => {
@@ -138,8 +141,9 @@ impl Settings {
     /// The same, of a drive of blocks or of zones.
     pub fn gather_any(flags: &DriveFlags, capacity_default: ByteSize) -> Result<Settings, Failure> {
         let file = flags.drive.as_deref().map(DriveDescription::read).transpose()?.unwrap_or_default();
-        expect_blocks(file.ftl.kind)?;
+        expect_no_tables(file.ftl.kind)?;
         let pages = (file.ftl.kind == Some(FtlKind::Pages)).then(|| PageDrive::of(&file)).transpose()?;
+        let values = (file.ftl.kind == Some(FtlKind::Values)).then(|| ValueDrive::of(&file)).transpose()?;
         let profile = flags.profile.as_deref().or(file.media.profile.as_deref()).unwrap_or(PROFILE_DEFAULT);
         let profile = find_profile(profile)?;
         let drive = BlockSettings {
@@ -198,6 +202,7 @@ impl Settings {
             drive,
             zones,
             pages,
+            values,
             namespaces,
             store: file.media.store,
             path: file.media.path,
@@ -248,7 +253,7 @@ impl Settings {
     /// Refuses a divided device where one drive is wanted.
     pub fn expect_one_drive(self, command: &str) -> Result<Settings, Failure> {
         match self.namespaces.first() {
-            None if self.pages.is_some() => self.expect_no_pages(),
+            None if self.has_objects() => self.expect_no_objects(),
             None => Ok(self),
             Some(NamespaceSettings { name, .. }) => Err(Failure::bad_input(format_args!(
                 "{command}: the drive description divides the device (namespace {name}), and one drive is wanted"

@@ -3,6 +3,7 @@
 use crate::assembly::{Drive, ZonedDrive};
 use crate::flash::Flash;
 use crate::report;
+use crate::serve::RedisCounters;
 use crate::terminal::{Ink, Palette};
 use openftl_blocks::Ftl;
 use openftl_control::Answer;
@@ -24,6 +25,8 @@ pub struct Totals {
     power_cuts: u64,
     /// Each drive's, as far as last looked at.
     drives: Vec<DriveTotals>,
+    /// What Redis clients have done, if there may be any.
+    pub redis: Option<RedisCounters>,
 }
 
 /// The counts of one drive. They begin anew when its power comes on.
@@ -67,6 +70,8 @@ struct Served {
     statistics: Statistics,
     read_only: bool,
     lies_about_flush: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redis: Option<RedisCounters>,
     /// Where there are several drives, what each has done; the figures above are those of all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     drives: BTreeMap<String, DriveTotals>,
@@ -75,7 +80,7 @@ struct Served {
 impl Totals {
     /// The server begins.
     pub fn new(counters: Arc<Counters>) -> Totals {
-        Totals { counters, started: Instant::now(), power_cuts: 0, drives: Vec::new() }
+        Totals { counters, started: Instant::now(), power_cuts: 0, drives: Vec::new(), redis: None }
     }
 
     /// Writes and flushes of hosts that have ended.
@@ -136,7 +141,7 @@ impl Totals {
     }
 
     fn served(&self) -> Served {
-        let Totals { counters, drives, .. } = self;
+        let Totals { counters, drives, redis, .. } = self;
         let mut statistics = drives.first().map(|drive| drive.statistics.clone()).unwrap_or_default();
         drives.iter().skip(1).for_each(|drive| statistics.add(&drive.statistics));
         let each = drives.iter().filter(|_| drives.len() > 1).map(|drive| (drive.name.clone(), drive.clone()));
@@ -160,6 +165,7 @@ impl Totals {
             power_cuts: self.power_cuts,
             read_only: drives.iter().any(|drive| drive.read_only.is_some()),
             lies_about_flush: drives.iter().any(|drive| drive.lies_about_flush),
+            redis: *redis,
             drives: each.collect(),
             statistics,
         }
@@ -222,6 +228,10 @@ impl Totals {
             if count > 0 {
                 _ = writeln!(text, "  {what:<12} {:>12}", thousands(count));
             }
+        }
+        if let Some(redis) = served.redis {
+            let of = format!("  of {} clients", thousands(redis.clients()));
+            _ = writeln!(text, "  {:<12} {:>12}{of}", "Redis", thousands(redis.commands()));
         }
         if served.power_cuts > 0 {
             _ = writeln!(text, "  {:<12} {:>12}", "power cuts", thousands(served.power_cuts));

@@ -10,7 +10,8 @@ use crate::trouble::Trouble;
 use crate::volume::Volume;
 use openftl_drive::failure::Failure;
 use openftl_drive::page_drive::{PageDrive, open_stored};
-use openftl_nvme_pages::{RemoteStore, StoreUri};
+use openftl_nvme_media::uri::DriveUri;
+use openftl_nvme_pages::RemoteStore;
 use openftl_parts::Access;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -50,7 +51,7 @@ enum Place {
     /// The file that the flash is kept in, and the description that named it, if one did.
     File(Option<Box<PageDrive>>),
     /// A server has it.
-    Served(StoreUri),
+    Served(DriveUri),
     /// It was provided.
     Provided,
 }
@@ -77,7 +78,7 @@ fn broken() -> Trouble {
 /// Finds a store that is named by its file, by a drive description, or by the URI of a server.
 fn find(store: &str) -> Result<(String, Place), Trouble> {
     if store.contains("://") {
-        let uri = store.parse::<StoreUri>();
+        let uri = store.parse::<DriveUri>();
         let uri = uri.map_err(|error| Trouble::new(ffi::CANTOPEN, format!("{store}: {error}")))?;
         return Ok((uri.to_string(), Place::Served(uri)));
     }
@@ -119,7 +120,7 @@ fn split<'a>(stores: &'a Stores, path: &'a str) -> Option<(&'a str, &'a str)> {
 }
 
 /// The folder for the locks of databases in a store that a server has: of this user on this machine.
-fn locks_of(uri: &StoreUri) -> Result<PathBuf, Trouble> {
+fn locks_of(uri: &DriveUri) -> Result<PathBuf, Trouble> {
     let cannot = |error: std::io::Error| Trouble::new(ffi::CANTOPEN, format!("the folder for locks: {error}"));
     let user = std::fs::metadata("/proc/self").map_err(cannot)?.uid();
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };

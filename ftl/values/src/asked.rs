@@ -3,11 +3,42 @@
 use crate::directory::{Cursor, Pending};
 use crate::key::Key;
 use crate::request::{Condition, Facts};
-use openftl_core::Frame;
+use openftl_core::{BLOCK_BYTES, Frame, Frames};
+
+/// The value of a Store, until it is written.
+pub(crate) enum Held {
+    /// A copy of what the host gave.
+    Bytes(Vec<u8>),
+    /// Frames of the staging.
+    Frames { frames: Vec<Frame>, bytes: u32 },
+}
+
+impl Held {
+    /// How many bytes it has.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Held::Bytes(bytes) => bytes.len(),
+            Held::Frames { bytes, .. } => *bytes as usize,
+        }
+    }
+
+    /// The bytes, piece by piece.
+    pub fn pieces<'a>(&'a self, staging: &'a Frames) -> impl Iterator<Item = &'a [u8]> {
+        let (whole, frames, bytes) = match self {
+            Held::Bytes(bytes) => (&bytes[..], &[][..], 0),
+            Held::Frames { frames, bytes } => (&[][..], &frames[..], *bytes as usize),
+        };
+        let of_frames = frames.iter().enumerate().map(move |(at, frame)| {
+            let rest = bytes - (at * BLOCK_BYTES).min(bytes);
+            &staging.bytes(*frame)[..rest.min(BLOCK_BYTES)]
+        });
+        std::iter::once(whole).chain(of_frames).filter(|piece| !piece.is_empty())
+    }
+}
 
 /// What is asked for.
 pub(crate) enum Deed {
-    Store { value: Vec<u8>, condition: Condition },
+    Store { value: Held, condition: Condition },
     Retrieve { frames: Vec<Frame> },
     Exist,
     Delete,

@@ -3,7 +3,7 @@
 //! Sans-IO like every FTL: requests are begun with a tag below [`TAGS`], [`Target::poll`] gives back those that have ended, and
 //! [`Target::next_due`] says when to poll again.
 
-use crate::asked::{Asked, Deed, Listing, Phase};
+use crate::asked::{Asked, Deed, Held, Listing, Phase};
 use crate::change::Count;
 use crate::directory::Directory;
 use crate::error::ValueError;
@@ -13,7 +13,7 @@ use crate::request::{Facts, TAGS, Value, ValueDone, ValueInfo, ValueRequest, Val
 use crate::turns::Turns;
 use crate::writing::Writing;
 use openftl_blocks::block_ftl::ROUNDS_MAX;
-use openftl_core::{BLOCK_BYTES, Frame, Frames, Time};
+use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, OOB_BYTES_MIN, Time};
 use openftl_media::Media;
 use openftl_pages::{GRAIN_BYTES, PageFtl, Session, StoreDone, StoreRequest, StoreTarget};
 use openftl_parts::target::{Durability, Target, Vitals};
@@ -79,7 +79,9 @@ pub struct ValueFtl<M: ?Sized = dyn Media> {
     pub(crate) merge_budget: u32,
     pub(crate) asked: Vec<Option<Asked>>,
     pub(crate) free: Vec<usize>,
-    /// Bytes of values that wait.
+    /// Where hosts that say so put values that they send.
+    pub(crate) staging: Frames,
+    /// Bytes of copies of values that wait.
     pub(crate) waiting_bytes: usize,
     pub(crate) turns: Turns,
     /// Requests whose turn has come, that wait for frames to read to, and that are to be written.
@@ -135,6 +137,7 @@ impl<M: Media> ValueFtl<M> {
             merge_budget: 0,
             asked: Vec::new(),
             free: Vec::new(),
+            staging: Frames::new(0, 0, OOB_BYTES_MIN),
             waiting_bytes: 0,
             turns: Turns::default(),
             ready: VecDeque::new(),
@@ -256,7 +259,7 @@ impl ValueFtl {
         let bytes = result.map_or(0, |facts| u64::from(facts.bytes));
         match asked.deed {
             Deed::Store { value, .. } => {
-                self.waiting_bytes -= value.len();
+                release(value, &mut self.staging, &mut self.waiting_bytes);
                 (statistics.stores, statistics.bytes_stored) =
                     (statistics.stores + is_good, statistics.bytes_stored + bytes);
             }
@@ -280,28 +283,49 @@ impl ValueFtl {
     }
 
     /// Takes the bytes of a value over.
-    fn take_value(&mut self, value: Value<'_>) -> Result<Vec<u8>, ValueError> {
-        let bytes = value.bytes();
-        self.shape.expect_value(bytes)?;
-        if self.waiting_bytes > 0 && self.waiting_bytes + bytes as usize > WAITING_BYTES_MAX {
-            return Err(ValueError::Busy);
-        }
-        let mut taken = Vec::with_capacity(bytes as usize);
+    fn take_value(&mut self, value: Value<'_>) -> Result<Held, ValueError> {
+        let length = value.bytes();
+        self.shape.expect_value(length)?;
         match value {
-            Value::Pieces(pieces) => pieces.iter().for_each(|piece| taken.extend_from_slice(piece)),
-            Value::Frames { frames, bytes } => {
-                if frames.len() < (bytes as usize).div_ceil(BLOCK_BYTES) {
-                    return Err(ValueError::Frames { bytes: bytes.into(), frames: frames.len() });
-                }
-                for frame in frames {
-                    let count = BLOCK_BYTES.min(bytes as usize - taken.len());
-                    taken.extend_from_slice(&self.store.frames().bytes(*frame)[..count]);
-                }
-                frames.iter().for_each(|frame| self.store.frames_mut().release(*frame));
+            Value::Pieces(_) if self.waiting_bytes > 0 && self.waiting_bytes + length as usize > WAITING_BYTES_MAX => {
+                Err(ValueError::Busy)
             }
+            Value::Pieces(pieces) => {
+                let bytes = pieces.concat();
+                self.waiting_bytes += bytes.len();
+                Ok(Held::Bytes(bytes))
+            }
+            Value::Frames { frames, bytes } if frames.len() < (bytes as usize).div_ceil(BLOCK_BYTES) => {
+                Err(ValueError::Frames { bytes: length, frames: frames.len() })
+            }
+            Value::Frames { frames, bytes } => Ok(Held::Frames { frames: frames.to_vec(), bytes }),
         }
-        self.waiting_bytes += taken.len();
-        Ok(taken)
+    }
+
+    /// Makes a pool of so many frames for values that hosts send: [`Value::Frames`]. All of the one before have to be free.
+    ///
+    /// # Panics
+    /// If values are in it.
+    pub fn set_staging(&mut self, blocks: usize) {
+        assert_eq!(self.staging.available(FrameForm::Bytes), self.staging.len(), "values are in the staging");
+        self.staging = Frames::new(blocks, 0, OOB_BYTES_MIN);
+    }
+
+    /// Where hosts put values that they send. It is apart from the frames of the drive, of which it always needs some to go on.
+    #[must_use]
+    pub fn staging(&self) -> &Frames {
+        &self.staging
+    }
+
+    /// The same, to take frames of it and to fill them.
+    pub fn staging_mut(&mut self) -> &mut Frames {
+        &mut self.staging
+    }
+
+    /// Whether any request has not ended.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.asked.len() > self.free.len()
     }
 
     /// Begins what a request asks for, when its turn has come.
@@ -358,6 +382,14 @@ impl ValueFtl {
         }
         self.answers = answers;
         is_news
+    }
+}
+
+/// The bytes of a value are needed no more.
+pub(crate) fn release(value: Held, staging: &mut Frames, waiting_bytes: &mut usize) {
+    match value {
+        Held::Bytes(bytes) => *waiting_bytes -= bytes.len(),
+        Held::Frames { frames, .. } => frames.iter().for_each(|frame| staging.release(*frame)),
     }
 }
 

@@ -19,6 +19,14 @@ fn with_own_frames(config: Config) -> Config {
     Config { host_frames: config.host_frames + (OWN_FRAMES + RUN_FRAMES) as u32, ..config }
 }
 
+impl ValueFtl {
+    /// Frames that were added to the host's of the configuration, for what the drive reads for itself.
+    #[must_use]
+    pub fn own_frames(&self) -> u32 {
+        (OWN_FRAMES + RUN_FRAMES) as u32
+    }
+}
+
 impl<M: Media> Ftl for ValueFtl<M> {
     type Media = M;
     type Shape = ValueConfig;

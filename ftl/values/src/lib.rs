@@ -97,6 +97,7 @@ pub use config::ValueConfig;
 pub use drive::{ValueFtl, ValueStatistics};
 pub use error::ValueError;
 pub use key::{KEY_BYTES_MAX, Key};
+pub use listing::keys_of_list;
 pub use openftl_blocks::Ftl;
 pub use record::RECORD_BYTES;
 pub use request::{Condition, Facts, TAGS, Value, ValueDone, ValueInfo, ValueRequest, ValueTarget};

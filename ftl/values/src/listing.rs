@@ -30,6 +30,23 @@ fn write(pool: &mut Frames, frames: &[Frame], at: usize, bytes: &[u8]) {
     }
 }
 
+/// The keys of a list as [`ValueRequest::List`](crate::ValueRequest::List) writes it. `None`: it is none.
+#[must_use]
+pub fn keys_of_list(list: &[u8]) -> Option<Vec<Key>> {
+    let (count, mut rest) = list.split_first_chunk::<4>()?;
+    let count = usize::try_from(u32::from_le_bytes(*count)).ok()?;
+    // Each takes four bytes at least: what is claimed makes no room for more.
+    let mut keys = Vec::with_capacity(count.min(rest.len() / 4));
+    for _ in 0..count {
+        let (length, behind) = rest.split_first_chunk::<2>()?;
+        let length = usize::from(u16::from_le_bytes(*length));
+        let key = Key::new(behind.get(..length)?).ok()?;
+        rest = rest.get(listed_bytes(&key)..)?;
+        keys.push(key);
+    }
+    rest.is_empty().then_some(keys)
+}
+
 impl Listing {
     fn bound(&self) -> Bound<&Key> {
         match &self.position {

@@ -23,14 +23,15 @@ pub enum Condition {
 /// The bytes of a value on their way to the drive. It has them when the request has begun.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
-    /// So many bytes in frames of the drive. The frames are the drive's from the beginning of the request on.
+    /// So many bytes in frames of the drive's [staging](crate::ValueFtl::staging). The frames are the drive's from the beginning of the request
+    /// on: it copies their bytes to where they are programmed from, which is their only copy.
     Frames {
         /// Where they are: as many frames as they take.
         frames: &'a [Frame],
         /// How many.
         bytes: u32,
     },
-    /// In pieces, wherever they are.
+    /// In pieces, wherever they are: the drive keeps a copy until it writes them.
     Pieces(&'a [&'a [u8]]),
 }
 

@@ -1,18 +1,24 @@
 //! Stores and Deletes on their way to pages: each is one batch of the store below, and so is there as a whole or not at all. Batches follow each
 //! other in one session, so a power cut leaves the first of them.
 
-use crate::asked::{Asked, Deed, Effect, Phase, Plan};
+use crate::asked::{Asked, Deed, Effect, Held, Phase, Plan};
 use crate::change::{CHANGE_BYTES, Change};
 use crate::directory::Pending;
-use crate::drive::ValueFtl;
+use crate::drive::{ValueFtl, release};
 use crate::error::ValueError;
 use crate::ids::{self, SLOTS, extent};
 use crate::key::Key;
 use crate::record::{RECORD_BYTES, Record, list_bytes};
 use crate::request::Facts;
 use crate::run::ENTRY_BYTES;
-use openftl_pages::{Change as PageChange, GRAIN_BYTES, PageFacts, StoreError, StoreRequest, StoreTarget, grains_of};
+use openftl_core::BLOCK_BYTES;
+use openftl_pages::{
+    Change as PageChange, GRAIN_BYTES, PAGE_BYTES_MAX, PageFacts, StoreError, StoreRequest, StoreTarget, grains_of,
+};
 use openftl_parts::target::Durability;
+
+/// Pieces of a value in frames, and its record.
+const PIECES_MAX: usize = PAGE_BYTES_MAX as usize / BLOCK_BYTES + 2;
 
 /// A change of a page.
 pub(crate) enum Step {
@@ -74,8 +80,13 @@ impl ValueFtl {
         while let Some(step) = writing.steps.get(writing.next) {
             let staged = match (step, &asked.deed) {
                 (Step::Value(lpid), Deed::Store { value, .. }) => {
-                    let pieces = [&value[..], &record[..]];
-                    self.store.stage(self.now, session, wsn, *lpid, PageChange::Put(&pieces), None)
+                    let mut pieces = [&[][..]; PIECES_MAX];
+                    let mut count = 0;
+                    for piece in value.pieces(&self.staging).chain([&record[..]]) {
+                        (pieces[count], count) = (piece, count + 1);
+                    }
+                    let pieces = &pieces[..count];
+                    self.store.stage(self.now, session, wsn, *lpid, PageChange::Put(pieces), None)
                 }
                 (Step::Value(_), _) => unreachable!("only Stores have a value"),
                 (Step::Bytes(lpid, bytes), _) => {
@@ -109,9 +120,9 @@ impl ValueFtl {
             }
         }
         // The bytes have been taken.
-        if let Deed::Store { value, .. } = &mut self.asked(at).deed {
-            let bytes = std::mem::take(value).len();
-            self.waiting_bytes -= bytes;
+        let asked = self.asked[at].as_mut().expect("a request under way");
+        if let Deed::Store { value, .. } = &mut asked.deed {
+            release(std::mem::replace(value, Held::Bytes(Vec::new())), &mut self.staging, &mut self.waiting_bytes);
         }
     }
 
@@ -295,6 +306,6 @@ impl ValueFtl {
 impl Asked {
     /// Bytes of the value that is stored.
     fn value_bytes(&self) -> usize {
-        if let Deed::Store { value, .. } = &self.deed { value.len() } else { 0 }
+        if let Deed::Store { value, .. } = &self.deed { value.bytes() } else { 0 }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::crash_points::{config, devices, narrow};
 use crate::world::{ValueWorld, key};
-use openftl_core::{BLOCK_BYTES, Clock};
+use openftl_core::{BLOCK_BYTES, Clock, FrameForm};
 use openftl_media::{EmulatedDevice, Store, Timing};
 use openftl_pages::{Ftl as _, PageFtl};
 use openftl_parts::target::{Durability, Target};
@@ -90,7 +90,9 @@ fn a_value_of_no_bytes_is_one_and_one_that_is_too_long_is_none() {
     let refused = ValueError::ValueSize { bytes: u64::from(most) + 1, most };
     assert_eq!(store(&mut world, named("longer"), &longer), Err(refused));
     assert_eq!(refused.status(), Some(0x85));
-    let (now, frames) = (world.clock.now(), world.frames(1));
+    let (now, mut frames) = (world.clock.now(), Vec::new());
+    world.ftl().set_staging(1);
+    assert!(world.ftl().staging_mut().acquire_many(FrameForm::Bytes, 1, &mut frames));
     let value = Value::Frames { frames: &frames, bytes: 4097 };
     let request =
         ValueRequest::Store { key: named("x"), value, condition: Condition::Always, durability: Durability::Volatile };

@@ -3,7 +3,7 @@
 //! Requests for one key take their turns in the order of their arrival, so what each of them is to answer is known when it is begun.
 
 use openftl_blocks::Ftl;
-use openftl_core::{BLOCK_BYTES, Clock, Frame};
+use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::target::{Durability, Target};
 use openftl_parts::{Access, Config};
@@ -129,6 +129,9 @@ impl Model {
         Ok(())
     }
 }
+
+/// Room for values that are sent in frames: those of many requests wait for it.
+const STAGING_BLOCKS: usize = 300;
 
 enum Errand {
     Change { change: Change, expected: Result<Facts, ValueError>, is_durable: bool },
@@ -261,9 +264,16 @@ impl ValueWorld {
         let durability = if is_durable { Durability::Durable } else { Durability::Volatile };
         // In frames or in pieces, by turns.
         if made.seed.is_multiple_of(2) {
-            let frames = self.frames(bytes.div_ceil(BLOCK_BYTES) as u64);
+            let mut frames = Vec::new();
+            let needed = bytes.div_ceil(BLOCK_BYTES);
+            if self.ftl().staging().is_empty() {
+                self.ftl().set_staging(STAGING_BLOCKS);
+            }
+            while !self.ftl().staging_mut().acquire_many(FrameForm::Bytes, needed, &mut frames) {
+                self.pump();
+            }
             for (part, frame) in value.chunks(BLOCK_BYTES).zip(&frames) {
-                self.ftl().frames_mut().bytes_mut(*frame)[..part.len()].copy_from_slice(part);
+                self.ftl().staging_mut().bytes_mut(*frame)[..part.len()].copy_from_slice(part);
             }
             let value = Value::Frames { frames: &frames, bytes: bytes as u32 };
             self.change(ValueRequest::Store { key, value, condition, durability }, change, expected, is_durable);

@@ -6,9 +6,10 @@
 //! ```
 //!
 //! An object begins anywhere in a block, so the drive copies what a host sends; until then that lies in a pool of its own, and never in frames that
-//! the drive needs to go on. What a host reads lies in frames of the drive, of which as many stay free as the drive needs.
+//! the drive needs to go on: one of the requests, or one that the drive keeps what waits in ([`ObjectAsk::staging`]). What a host reads lies in
+//! frames of the drive, of which as many stay free as the drive needs.
 //!
-//! What a request is, and what the drive is to do for it, an [`ObjectAsk`] knows: pages are one kind, and values under keys would be another. A request
+//! What a request is, and what the drive is to do for it, an [`ObjectAsk`] knows: pages are one kind, and values under keys are another. A request
 //! for which the drive has no room waits, and those behind it that have an order with it; if nothing will make room, it is given up.
 
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, OOB_BYTES_MIN, Time};
@@ -18,6 +19,9 @@ use std::ops::Range;
 
 use crate::RequestId;
 use crate::places::Places;
+
+/// Tags of these requests are below this. What else is asked of the drive has others, and its ends are handed on.
+pub const TAGS: u64 = 1 << 32;
 
 /// What a host wants of a drive: a request whose data have no memory yet.
 pub trait ObjectAsk: Copy {
@@ -54,6 +58,16 @@ pub trait ObjectAsk: Copy {
     /// Whether the drive waits for another request of the host before it goes on with it.
     fn waits_for_host(&self, drive: &Self::Drive) -> bool;
 
+    /// The frames of what hosts send: those of the requests, or those of a drive that goes on with them.
+    fn staging<'p>(_drive: &'p Self::Drive, requests: &'p Frames) -> &'p Frames {
+        requests
+    }
+
+    /// The same, to take and fill them.
+    fn staging_mut<'p>(_drive: &'p mut Self::Drive, requests: &'p mut Frames) -> &'p mut Frames {
+        requests
+    }
+
     /// Whether nothing that the drive does by itself makes room.
     fn is_at_rest(drive: &Self::Drive) -> bool;
 
@@ -61,7 +75,7 @@ pub trait ObjectAsk: Copy {
     fn frames_kept(drive: &Self::Drive) -> usize;
 
     /// Which request the drive has ended, and how.
-    fn outcome_of(done: <Self::Drive as Target>::Done) -> (u64, Self::Outcome);
+    fn outcome_of(done: &<Self::Drive as Target>::Done) -> (u64, Self::Outcome);
 
     /// It has ended. Returns the bytes of its answer.
     fn end(&mut self, outcome: &Self::Outcome, context: &mut Self::Context) -> u32;
@@ -72,6 +86,8 @@ pub trait ObjectAsk: Copy {
 pub enum Begun<O> {
     /// The drive has it, and ends it. What the host sent is needed no more.
     Taken,
+    /// The same, and the drive has the frames of what the host sent, which are of its staging, and gives them back there.
+    Kept,
     /// There is no room for the rest of it right now.
     Waits,
     /// It has ended.
@@ -86,6 +102,12 @@ pub struct Sent<'a> {
 }
 
 impl<'a> Sent<'a> {
+    /// The frames, of the staging.
+    #[must_use]
+    pub fn frames(self) -> &'a [Frame] {
+        self.frames
+    }
+
     /// The bytes from `from` on, as many as `out` has.
     pub fn read(self, from: u32, out: &mut [u8]) {
         let (mut from, mut out) = (from as usize, out);
@@ -189,8 +211,8 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
 
     /// The frames of what hosts send.
     #[must_use]
-    pub fn pool(&self) -> &Frames {
-        &self.pool
+    pub fn pool<'p>(&'p self, drive: &'p A::Drive) -> &'p Frames {
+        A::staging(drive, &self.pool)
     }
 
     /// Frames that `ask` holds from admission on.
@@ -205,7 +227,7 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
         if ask.bytes_wanted() > 0 {
             drive.frames().available(FrameForm::Bytes).saturating_sub(A::frames_kept(drive))
         } else {
-            self.pool.available(FrameForm::Bytes)
+            self.pool(drive).available(FrameForm::Bytes)
         }
     }
 
@@ -223,7 +245,7 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
         op.length = ask.bytes_sent().max(ask.bytes_wanted());
         let (frames, taken) = match ask.bytes_wanted() > 0 {
             true => (drive.frames_mut(), &mut op.room),
-            false => (&mut self.pool, &mut op.sent),
+            false => (A::staging_mut(drive, &mut self.pool), &mut op.sent),
         };
         assert!(frames.acquire_many(FrameForm::Bytes, needed, taken), "the frames were counted before");
         Some(RequestId(index))
@@ -235,25 +257,24 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
         self.ops[id.0].length.into()
     }
 
-    /// The bytes of a request from byte `from` on, up to the end of a frame: of a finished read, of which `frames` are those of the drive, or what was
-    /// filled of a write.
+    /// The bytes of a request from byte `from` on, up to the end of a frame: of a finished read, or what was filled of a write.
     #[must_use]
-    pub fn slice<'a>(&'a self, frames: &'a Frames, id: RequestId, from: u64) -> &'a [u8] {
+    pub fn slice<'a>(&'a self, drive: &'a A::Drive, id: RequestId, from: u64) -> &'a [u8] {
         let (op, from) = (&self.ops[id.0], from as usize);
         let within = from % BLOCK_BYTES;
         let end = BLOCK_BYTES.min(within + op.length as usize - from);
         let block = match op.sent.get(from / BLOCK_BYTES) {
-            Some(frame) => self.pool.bytes(*frame),
-            None => frames.bytes(op.room[from / BLOCK_BYTES]),
+            Some(frame) => self.pool(drive).bytes(*frame),
+            None => drive.frames().bytes(op.room[from / BLOCK_BYTES]),
         };
         &block[within..end]
     }
 
     /// Where the bytes of an admitted write go from byte `from` on, up to the end of a frame.
     #[must_use]
-    pub fn slice_mut(&mut self, id: RequestId, from: u64) -> &mut [u8] {
+    pub fn slice_mut<'a>(&'a mut self, drive: &'a mut A::Drive, id: RequestId, from: u64) -> &'a mut [u8] {
         let (frame, range) = self.place(id, from);
-        &mut self.pool.bytes_mut(frame)[range]
+        &mut A::staging_mut(drive, &mut self.pool).bytes_mut(frame)[range]
     }
 
     /// The frame that byte `from` of what is sent goes to, and where there.
@@ -262,10 +283,14 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
     }
 
     /// The frames of what hosts send, and where in them each byte of an admitted write goes.
-    pub fn pool_and_place(&mut self, id: RequestId) -> (&mut Frames, impl Fn(u64) -> (Frame, Range<usize>)) {
+    pub fn pool_and_place<'a>(
+        &'a mut self,
+        drive: &'a mut A::Drive,
+        id: RequestId,
+    ) -> (&'a mut Frames, impl Fn(u64) -> (Frame, Range<usize>)) {
         let sent = &self.ops[id.0].sent;
         let place = |from: u64| (sent[from as usize / BLOCK_BYTES], from as usize % BLOCK_BYTES..BLOCK_BYTES);
-        (&mut self.pool, place)
+        (A::staging_mut(drive, &mut self.pool), place)
     }
 
     /// Starts an admitted request, a write with all its bytes filled.
@@ -285,7 +310,10 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
         let sent = Sent { pool: &self.pool, frames: &op.sent };
         match op.ask.begin(now, index.into(), drive, context, sent, &op.room) {
             Begun::Waits => return false,
-            Begun::Taken => {
+            begun @ (Begun::Taken | Begun::Kept) => {
+                if matches!(begun, Begun::Kept) {
+                    op.sent.clear();
+                }
                 op.stage = Stage::Running;
                 self.under_way += 1;
                 if op.ask.is_ordered() {
@@ -294,7 +322,8 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
             }
             Begun::Ended(outcome) => self.finish(context, index, outcome),
         }
-        self.ops[index].sent.drain(..).for_each(|frame| self.pool.release(frame));
+        let staging = A::staging_mut(drive, &mut self.pool);
+        self.ops[index].sent.drain(..).for_each(|frame| staging.release(frame));
         true
     }
 
@@ -305,18 +334,23 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
         self.finished.push(ObjectFinished { id: RequestId(index), ticket: op.ticket, outcome });
     }
 
-    /// Lets the drive work and appends the requests that have finished.
+    /// Lets the drive work and appends the requests that have finished, and the ends of what others have asked of it.
     pub fn poll(
         &mut self,
         now: Time,
         drive: &mut A::Drive,
         context: &mut A::Context,
         finished: &mut Vec<ObjectFinished<K, A::Outcome>>,
+        of_others: &mut Vec<<A::Drive as Target>::Done>,
     ) {
         let mut done = std::mem::take(&mut self.done);
         drive.poll(now, &mut done);
         for one in done.drain(..) {
-            let (tag, outcome) = A::outcome_of(one);
+            let (tag, outcome) = A::outcome_of(&one);
+            if tag >= TAGS {
+                of_others.push(one);
+                continue;
+            }
             let index = tag as u32;
             assert_eq!(self.ops[index].stage, Stage::Running, "the drive ends what was started, once");
             self.under_way -= 1;
@@ -343,15 +377,15 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
     }
 
     /// Gives up an admitted request that was not started. Nothing has happened.
-    pub fn abandon(&mut self, frames: &mut Frames, id: RequestId) {
+    pub fn abandon(&mut self, drive: &mut A::Drive, id: RequestId) {
         assert_eq!(self.ops[id.0].stage, Stage::Admitted, "only a request that was not started is abandoned");
-        self.vacate(frames, id);
+        self.vacate(drive, id);
     }
 
-    /// Gives back the place and the frames of a finished request. `frames` are those of the drive.
-    pub fn release(&mut self, frames: &mut Frames, id: RequestId) {
+    /// Gives back the place and the frames of a finished request.
+    pub fn release(&mut self, drive: &mut A::Drive, id: RequestId) {
         assert_eq!(self.ops[id.0].stage, Stage::Finished, "only a finished request is released");
-        self.vacate(frames, id);
+        self.vacate(drive, id);
     }
 
     /// Whether the drive has something to end.
@@ -367,10 +401,11 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
         !self.finished.is_empty() || self.is_last_try
     }
 
-    fn vacate(&mut self, frames: &mut Frames, id: RequestId) {
+    fn vacate(&mut self, drive: &mut A::Drive, id: RequestId) {
         let op = &mut self.ops[id.0];
-        op.sent.drain(..).for_each(|frame| self.pool.release(frame));
-        op.room.drain(..).for_each(|frame| frames.release(frame));
+        let staging = A::staging_mut(drive, &mut self.pool);
+        op.sent.drain(..).for_each(|frame| staging.release(frame));
+        op.room.drain(..).for_each(|frame| drive.frames_mut().release(frame));
         op.stage = Stage::Free;
         self.ops.give_back(id.0);
     }
@@ -481,8 +516,8 @@ mod tests {
             2
         }
 
-        fn outcome_of(tag: u64) -> (u64, Option<u32>) {
-            (tag, Some(0))
+        fn outcome_of(tag: &u64) -> (u64, Option<u32>) {
+            (*tag, Some(0))
         }
 
         fn end(&mut self, outcome: &Option<u32>, (): &mut ()) -> u32 {
@@ -500,7 +535,7 @@ mod tests {
         let id = requests.admit(shelf, ticket, Ask::Put { bytes }).expect("there is room");
         let mut from = 0;
         while from < u64::from(bytes) {
-            let room = requests.slice_mut(id, from);
+            let room = requests.slice_mut(shelf, id, from);
             room.fill(ticket);
             from += room.len() as u64;
         }
@@ -509,9 +544,9 @@ mod tests {
 
     fn ended(requests: &mut ObjectRequests<u8, Ask>, shelf: &mut Shelf) -> Vec<(u8, Option<u32>)> {
         let mut finished = Vec::new();
-        requests.poll(Time::ZERO, shelf, &mut (), &mut finished);
+        requests.poll(Time::ZERO, shelf, &mut (), &mut finished, &mut Vec::new());
         let ended = finished.iter().map(|one| (one.ticket, one.outcome)).collect();
-        finished.into_iter().for_each(|one| requests.release(&mut shelf.frames, one.id));
+        finished.into_iter().for_each(|one| requests.release(shelf, one.id));
         ended
     }
 
@@ -520,17 +555,17 @@ mod tests {
         let (mut shelf, mut requests) = bench(100_000);
         let id = put(&mut requests, &mut shelf, 7, 5000);
         requests.start(Time::ZERO, &mut shelf, &mut (), id);
-        assert_eq!(requests.pool().available(FrameForm::Bytes), 4, "what was copied needs no frames");
+        assert_eq!(requests.pool(&shelf).available(FrameForm::Bytes), 4, "what was copied needs no frames");
         assert_eq!(ended(&mut requests, &mut shelf), [(7, Some(0))]);
         let id = requests.admit(&mut shelf, 8, Ask::Get { index: 0, bytes: 8192 }).unwrap();
         requests.start(Time::ZERO, &mut shelf, &mut (), id);
         let mut finished = Vec::new();
-        requests.poll(Time::ZERO, &mut shelf, &mut (), &mut finished);
+        requests.poll(Time::ZERO, &mut shelf, &mut (), &mut finished, &mut Vec::new());
         assert_eq!((finished[0].outcome, requests.length(id)), (Some(5000), 5000));
-        let lengths = [0, 4096, 4999].map(|from| requests.slice(&shelf.frames, id, from).len());
+        let lengths = [0, 4096, 4999].map(|from| requests.slice(&shelf, id, from).len());
         assert_eq!(lengths, [4096, 904, 1]);
-        assert!(requests.slice(&shelf.frames, id, 4096).iter().all(|byte| *byte == 7));
-        requests.release(&mut shelf.frames, id);
+        assert!(requests.slice(&shelf, id, 4096).iter().all(|byte| *byte == 7));
+        requests.release(&mut shelf, id);
         assert!(requests.is_empty() && shelf.frames.available(FrameForm::Bytes) == 4);
     }
 
@@ -542,9 +577,9 @@ mod tests {
         assert!(requests.admit(&mut shelf, 2, Ask::Get { index: 0, bytes: 1 }).is_none());
         let other = requests.admit(&mut shelf, 3, Ask::Put { bytes: 4 * 4096 }).expect("what is sent lies elsewhere");
         assert!(requests.admit(&mut shelf, 4, Ask::Put { bytes: 1 }).is_none());
-        requests.abandon(&mut shelf.frames, other);
-        requests.abandon(&mut shelf.frames, id);
-        assert_eq!(shelf.frames.available(FrameForm::Bytes) + requests.pool().available(FrameForm::Bytes), 8);
+        requests.abandon(&mut shelf, other);
+        requests.abandon(&mut shelf, id);
+        assert_eq!(shelf.frames.available(FrameForm::Bytes) + requests.pool(&shelf).available(FrameForm::Bytes), 8);
     }
 
     #[test]
@@ -572,5 +607,16 @@ mod tests {
         assert!(requests.has_finished(), "it is to be looked at again at once");
         assert_eq!(ended(&mut requests, &mut shelf), [(3, None)]);
         assert!(requests.is_empty() && !requests.waits_for_drive(&shelf) && !requests.has_finished());
+    }
+
+    #[test]
+    fn the_ends_of_what_others_ask_of_the_drive_are_handed_on() {
+        let (mut shelf, mut requests) = bench(100);
+        let id = put(&mut requests, &mut shelf, 1, 50);
+        requests.start(Time::ZERO, &mut shelf, &mut (), id);
+        shelf.done.insert(0, TAGS + 7);
+        let (mut finished, mut of_others) = (Vec::new(), Vec::new());
+        requests.poll(Time::ZERO, &mut shelf, &mut (), &mut finished, &mut of_others);
+        assert_eq!((finished.len(), of_others), (1, vec![TAGS + 7]));
     }
 }

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod association;
+pub mod uri;
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};

@@ -7,7 +7,7 @@
 //!                                  └ I/O queue:   parts of batches, some of them under way together; other commands one by one
 //! ```
 //!
-//! [`StoreUri`] says where a store is: `nvme-tcp://127.0.0.1:4420`.
+//! [`DriveUri`](openftl_nvme_media::uri::DriveUri) says where a store is: `nvme-tcp://127.0.0.1:4420`.
 //!
 //! # Memory and time
 //! Changes are gathered in a part of at most 1 MiB for each batch that grows, and at most [`PARTS_UNDER_WAY_MAX`] parts are under way, of all
@@ -24,8 +24,6 @@
 mod batch;
 mod link;
 mod store;
-mod uri;
 
 pub use link::PARTS_UNDER_WAY_MAX;
 pub use store::{ConnectError, RemoteStore};
-pub use uri::{StoreUri, UriError};

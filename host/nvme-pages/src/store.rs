@@ -10,6 +10,7 @@ use openftl_nvme::wire::pages::{
 };
 use openftl_nvme_media::ANSWER_MAX;
 use openftl_nvme_media::association::{Association, AssociationError};
+use openftl_nvme_media::uri::{DriveUri, UriError};
 use openftl_nvme_tcp::client::{ClientError, Payload};
 use openftl_nvme_tcp::fabrics::Identity;
 use openftl_pages::{BlockingStore, Change, PageFacts, Session, SessionId, StoreFacts, StoreFailure, WINDOW};
@@ -17,7 +18,6 @@ use openftl_parts::target::Durability;
 use zerocopy::FromBytes;
 
 use crate::link::{ENTRIES, Link};
-use crate::uri::{StoreUri, UriError};
 
 /// Who connects, unless the caller says another name.
 const HOST_NQN: &str = "nqn.2026-11.org.openftl:pages";
@@ -60,7 +60,7 @@ impl RemoteStore {
     ///
     /// # Errors
     /// If nobody is there, the subsystem refuses, or the namespace is another kind.
-    pub fn connect(uri: &StoreUri) -> Result<RemoteStore, ConnectError> {
+    pub fn connect(uri: &DriveUri) -> Result<RemoteStore, ConnectError> {
         RemoteStore::connect_within(uri, ANSWER_MAX)
     }
 
@@ -68,7 +68,7 @@ impl RemoteStore {
     ///
     /// # Errors
     /// As [`RemoteStore::connect`].
-    pub fn connect_within(uri: &StoreUri, answer_max: Duration) -> Result<RemoteStore, ConnectError> {
+    pub fn connect_within(uri: &DriveUri, answer_max: Duration) -> Result<RemoteStore, ConnectError> {
         // Two processes are two hosts.
         let mut host_id = [0; 16];
         host_id[..4].copy_from_slice(&std::process::id().to_le_bytes());

@@ -36,7 +36,7 @@ pub use controller::{Authentication, Effect, Outcome};
 pub use drives::{Drives, NamespaceName, PlacementCounts};
 pub use health::Health;
 pub use hints::Hints;
-pub use namespace::{BlockFormat, Namespace, NamespaceKind, PageShape, SegmentShape, Span, ZonedShape};
+pub use namespace::{BlockFormat, Namespace, NamespaceKind, PageShape, SegmentShape, Span, ValueShape, ZonedShape};
 pub use queue::{CommandId, ControllerName, Queue, QueueError};
 pub use subsystem::{HostsAllowed, Nqn, SubsystemConfig, SubsystemError};
 pub use target::{Connection, Port, SecureChannel, Target};

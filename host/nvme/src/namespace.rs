@@ -76,6 +76,29 @@ pub enum NamespaceKind {
     Segments(SegmentShape),
     /// Pages of any size.
     Pages(PageShape),
+    /// Keys and values.
+    Values(ValueShape),
+}
+
+/// What hosts learn of a key-value drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ValueShape {
+    /// Bytes that values may take, with what stands beside each.
+    pub capacity_bytes: u64,
+    /// Keys that there may be.
+    pub keys_max: u64,
+    /// Bytes of a key, at most.
+    pub key_max: u8,
+    /// Bytes of a value, at most, as the drive takes them; the command set may take less ([`ValueShape::value_max`]).
+    pub drive_value_max: u32,
+}
+
+impl ValueShape {
+    /// Bytes of a value, at most: no command has a part of a value, so a value is no longer than a transfer.
+    #[must_use]
+    pub fn value_max(&self) -> u32 {
+        self.drive_value_max.min(TRANSFER_BYTES_MAX)
+    }
 }
 
 /// What hosts learn of a store of pages.
@@ -176,7 +199,8 @@ impl Namespace {
             NamespaceKind::OpenChannel(_)
             | NamespaceKind::Zoned(_)
             | NamespaceKind::Segments(_)
-            | NamespaceKind::Pages(_) => BLOCK_BYTES.ilog2() as u8,
+            | NamespaceKind::Pages(_)
+            | NamespaceKind::Values(_) => BLOCK_BYTES.ilog2() as u8,
         }
     }
 
@@ -200,7 +224,7 @@ impl Namespace {
     }
 
     /// NSZE: blocks that can be named. An Open-Channel device has gaps among them, and zones have some behind their capacity. Of a store of
-    /// pages none can be named: these are as many as its capacity.
+    /// pages and of a key-value drive none can be named: these are as many as its capacity.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         match self.kind {
@@ -208,7 +232,8 @@ impl Namespace {
             NamespaceKind::OpenChannel(geometry) => 1 << geometry.format().bits(),
             NamespaceKind::Zoned(shape) => u64::from(shape.zones) * shape.size,
             NamespaceKind::Segments(shape) => shape.blocks(),
-            NamespaceKind::Pages(shape) => shape.capacity_bytes / BLOCK_BYTES as u64,
+            NamespaceKind::Pages(PageShape { capacity_bytes, .. })
+            | NamespaceKind::Values(ValueShape { capacity_bytes, .. }) => capacity_bytes / BLOCK_BYTES as u64,
         }
     }
 

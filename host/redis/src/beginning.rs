@@ -1,7 +1,7 @@
 //! Commands of clients are begun, one after the other, as far as the drive takes them.
 
 use crate::command::Command;
-use crate::front::{COMMANDS_MAX, Front, GET_FRAMES, INPUT_MAX, LIST_FRAMES, OUTPUT_MAX, PART_MAX, What};
+use crate::front::{COMMANDS_MAX, Front, GET_FRAMES, INPUT_MAX, LIST_FRAMES, OUTPUT_MAX, PART_MAX, What, frames_of};
 use crate::name::Name;
 use crate::peer::{Answer, PeerId};
 use crate::resp::{self, Parsed, ProtocolError, reply};
@@ -9,11 +9,10 @@ use openftl_core::BLOCK_BYTES;
 use openftl_parts::target::Durability;
 use openftl_values::{Condition, Value, ValueFtl, ValueRequest, ValueTarget};
 use std::collections::VecDeque;
-use std::ops::DerefMut;
 
-impl<D: DerefMut<Target = ValueFtl>> Front<D> {
+impl Front {
     /// Begins the next command of a client, if there is one and it can be. Returns whether anything was done.
-    pub(crate) fn next_command(&mut self, id: PeerId) -> bool {
+    pub(crate) fn next_command(&mut self, drive: &mut ValueFtl, id: PeerId) -> bool {
         let Some(peer) = self.peers.get_mut(&id) else { return false };
         let has_todo = match peer.answers.back() {
             // A key that is compared first is deleted after that: what comes next is to find it gone.
@@ -34,11 +33,11 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
             Ok(Parsed::Incomplete) => self.refuse(id, &ProtocolError::Line),
             Ok(Parsed::Command { parts, bytes }) => {
                 let parts: Vec<&[u8]> = parts.iter().map(|part| &waiting[part.clone()]).collect();
-                if self.begin(id, &parts) { *bytes } else { 0 }
+                if self.begin(drive, id, &parts) { *bytes } else { 0 }
             }
             Ok(Parsed::Line { parts, bytes }) => {
                 let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-                if self.begin(id, &parts) { *bytes } else { 0 }
+                if self.begin(drive, id, &parts) { *bytes } else { 0 }
             }
             Err(error) => self.refuse(id, error),
         };
@@ -69,12 +68,12 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
     }
 
     /// Begins a command. `false`: not now.
-    fn begin(&mut self, id: PeerId, parts: &[&[u8]]) -> bool {
+    fn begin(&mut self, drive: &mut ValueFtl, id: PeerId, parts: &[&[u8]]) -> bool {
         if parts.is_empty() {
             return true;
         }
         let command = Command::of(parts);
-        let durable_stores = self.drive.info().durable_stores;
+        let durable_stores = drive.info().durable_stores;
         let Some(peer) = self.peers.get_mut(&id) else { return true };
         let looks_at_all = matches!(command, Command::Scan { .. } | Command::DbSize | Command::Info);
         let is_read = matches!(&command, Command::Set(key, ..) if peer.reading.contains_key(&Name::new(key).key()));
@@ -104,11 +103,11 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
                 under_way: 1,
             },
             Command::DbSize => {
-                reply::number(&mut out, self.drive.info().keys as i64);
+                reply::number(&mut out, drive.info().keys as i64);
                 Answer::Ready(out)
             }
             Command::Info => {
-                let text = self.facts();
+                let text = self.facts(drive);
                 reply::bulk(&mut out, text.as_bytes());
                 Answer::Ready(out)
             }
@@ -161,14 +160,14 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
                 let name = Name::new(key);
                 let key = name.key();
                 *peer.reading.entry(key).or_default() += 1;
-                let has_begun = self.retrieve(id, number, What::Get(name), key, GET_FRAMES);
+                let has_begun = self.retrieve(drive, id, number, What::Get(name), key, GET_FRAMES);
                 if let (false, Some(peer)) = (has_begun, self.peers.get_mut(&id)) {
                     peer.has_read(&key);
                 }
                 has_begun
             }
-            Command::Set(key, value, condition) => self.set(id, number, &Name::new(key), value, condition),
-            Command::Scan { cursor, count, .. } => self.scan(id, number, cursor, count),
+            Command::Set(key, value, condition) => self.set(drive, id, number, &Name::new(key), value, condition),
+            Command::Scan { cursor, count, .. } => self.scan(drive, id, number, cursor, count),
             _ => true,
         };
         match has_begun {
@@ -182,31 +181,39 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
         has_begun
     }
 
-    fn set(&mut self, id: PeerId, number: u64, name: &Name, value: &[u8], condition: Condition) -> bool {
+    fn set(
+        &mut self,
+        drive: &mut ValueFtl,
+        id: PeerId,
+        number: u64,
+        name: &Name,
+        value: &[u8],
+        condition: Condition,
+    ) -> bool {
         let before = name.before();
         let pieces = [&before[..], value];
         let (key, value) = (name.key(), Value::Pieces(&pieces));
         let store = ValueRequest::Store { key, value, condition, durability: Durability::Volatile };
-        self.ask(id, number, What::Set, Vec::new(), store)
+        self.ask(drive, id, number, What::Set, Vec::new(), store)
     }
 
-    fn scan(&mut self, id: PeerId, number: u64, cursor: u64, count: u32) -> bool {
+    fn scan(&mut self, drive: &mut ValueFtl, id: PeerId, number: u64, cursor: u64, count: u32) -> bool {
         let from = self.cursors.get(&cursor).copied();
         if cursor > 0 && from.is_none() {
             self.ready(id, number, |out| reply::error(out, "ERR invalid cursor: begin again with 0"));
             return true;
         }
-        let Some(frames) = self.frames(LIST_FRAMES) else { return false };
+        let Some(frames) = frames_of(drive, LIST_FRAMES) else { return false };
         let given = frames.clone();
         // One more, for the key that comes again.
         let bytes = (4 + (count + 1) * 20).min((LIST_FRAMES * BLOCK_BYTES) as u32);
         let count = count.min((bytes - 4) / 20 - 1);
-        self.ask(id, number, What::List { count }, frames, ValueRequest::List { from, bytes, frames: &given })
+        self.ask(drive, id, number, What::List { count }, frames, ValueRequest::List { from, bytes, frames: &given })
     }
 
     /// What `INFO` says.
-    fn facts(&self) -> String {
-        let info = self.drive.info();
+    fn facts(&self, drive: &ValueFtl) -> String {
+        let info = drive.info();
         let lines = [
             "# Server".to_owned(),
             // The first one with SCAN, for clients that ask.
@@ -224,7 +231,7 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
             format!("value_bytes:{}", info.value_bytes),
             format!("value_max:{}", info.value_max),
             format!("durable_stores:{}", u8::from(info.durable_stores)),
-            format!("index_bytes:{}", self.drive.index_bytes()),
+            format!("index_bytes:{}", drive.index_bytes()),
             "# Keyspace".to_owned(),
         ];
         let keyspace =

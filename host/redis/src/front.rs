@@ -7,9 +7,8 @@ use crate::resp::reply;
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Time};
 use openftl_parts::target::{Durability, Target};
 use openftl_values::payload::gathered;
-use openftl_values::{Facts, Key, ValueDone, ValueError, ValueFtl, ValueRequest, ValueTarget};
+use openftl_values::{Facts, Key, ValueDone, ValueError, ValueFtl, ValueRequest, ValueTarget, keys_of_list};
 use std::collections::BTreeMap;
-use std::ops::DerefMut;
 
 /// Bytes of a part of a command, at most: the longest value and some.
 pub const PART_MAX: usize = (1 << 20) + (64 << 10);
@@ -57,8 +56,9 @@ struct Job {
 }
 
 /// See the module.
-pub struct Front<D> {
-    pub(crate) drive: D,
+pub struct Front {
+    /// Its tags begin here.
+    tags: u64,
     pub(crate) peers: BTreeMap<PeerId, Peer>,
     next_peer: u64,
     jobs: Vec<Option<Job>>,
@@ -71,16 +71,15 @@ pub struct Front<D> {
     pub(crate) cursors: BTreeMap<u64, Key>,
     next_cursor: u64,
     pub(crate) commands: u64,
-    done: Vec<ValueDone>,
     now: Time,
 }
 
-impl<D: DerefMut<Target = ValueFtl>> Front<D> {
-    /// In front of a drive.
+impl Front {
+    /// In front of a drive, each time the same one. Requests of it have tags from `tags` on, fewer than 2^33; others may ask it, too.
     #[must_use]
-    pub fn new(drive: D) -> Front<D> {
+    pub fn new(tags: u64) -> Front {
         Front {
-            drive,
+            tags,
             peers: BTreeMap::new(),
             next_peer: 0,
             jobs: Vec::new(),
@@ -90,21 +89,14 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
             cursors: BTreeMap::new(),
             next_cursor: 0,
             commands: 0,
-            done: Vec::new(),
             now: Time::ZERO,
         }
     }
 
-    /// The drive.
+    /// Whether [`Front::flush`] would begin one.
     #[must_use]
-    pub fn drive(&self) -> &D {
-        &self.drive
-    }
-
-    /// The drive back, without its clients.
-    #[must_use]
-    pub fn into_drive(self) -> D {
-        self.drive
+    pub fn wants_flush(&self) -> bool {
+        self.flush.is_none() && self.has_changed
     }
 
     /// A client has come.
@@ -191,64 +183,59 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
         most.filter(|_| all > KEPT_BYTES_MAX).map(|(_, peer)| peer)
     }
 
-    /// When to poll again, if anything is under way.
-    #[must_use]
-    pub fn next_due(&self) -> Option<Time> {
-        self.drive.next_due()
-    }
-
     /// Has all that was changed become durable, if a flush is not under way. Returns whether one was begun.
-    pub fn flush(&mut self, now: Time) -> bool {
-        if self.flush.is_some() || !self.has_changed {
+    pub fn flush(&mut self, now: Time, drive: &mut ValueFtl) -> bool {
+        if !self.wants_flush() {
             return false;
         }
-        let tag = u64::from(u32::MAX) + 1;
-        let has_begun = self.drive.submit(now, tag, ValueRequest::Flush).is_ok();
+        let tag = self.tags + u64::from(u32::MAX) + 1;
+        let has_begun = drive.submit(now, tag, ValueRequest::Flush).is_ok();
         if has_begun {
             (self.flush, self.has_changed) = (Some(tag), false);
         }
         has_begun
     }
 
-    /// Lets the drive work, and goes on with all clients.
-    pub fn poll(&mut self, now: Time) {
+    /// Takes what the drive has `done`, and goes on with all clients. Returns whether anything was: then the drive may have done more, and is to be
+    /// polled.
+    pub fn advance(&mut self, now: Time, drive: &mut ValueFtl, done: impl IntoIterator<Item = ValueDone>) -> bool {
         self.now = self.now.max(now);
-        loop {
-            let mut done = std::mem::take(&mut self.done);
-            self.drive.poll(now, &mut done);
-            let is_news = !done.is_empty();
-            for done in done.drain(..) {
-                self.ended(done);
-            }
-            self.done = done;
-            let peers: Vec<PeerId> = self.peers.keys().copied().collect();
-            let mut has_acted = false;
-            for peer in peers {
-                has_acted |= self.advance(peer);
-            }
-            if !is_news && !has_acted {
-                return;
-            }
+        let mut has_acted = false;
+        for done in done {
+            self.ended(drive, done);
+            has_acted = true;
         }
+        let peers: Vec<PeerId> = self.peers.keys().copied().collect();
+        peers.into_iter().fold(has_acted, |has_acted, peer| self.go_on(drive, peer) | has_acted)
+    }
+
+    /// The drive is gone, and so are its clients and what they had under way. Others may come when it is back.
+    pub fn drive_lost(&mut self) {
+        self.peers.clear();
+        self.jobs.clear();
+        self.free.clear();
+        self.cursors.clear();
+        (self.flush, self.has_changed) = (None, false);
     }
 
     /// A request of the drive has ended.
-    fn ended(&mut self, done: ValueDone) {
+    fn ended(&mut self, drive: &mut ValueFtl, done: ValueDone) {
         if Some(done.tag) == self.flush {
             self.flush = None;
             return;
         }
-        let job = self.jobs[done.tag as usize].take().expect("a request under way");
-        self.free.push(done.tag as usize);
-        self.finish(job, done.result);
+        let at = (done.tag - self.tags) as usize;
+        let job = self.jobs[at].take().expect("a request under way");
+        self.free.push(at);
+        self.finish(drive, job, done.result);
     }
 
     /// Gives a client what a request has brought.
-    fn finish(&mut self, job: Job, result: Result<Facts, ValueError>) {
+    fn finish(&mut self, drive: &mut ValueFtl, job: Job, result: Result<Facts, ValueError>) {
         let Job { peer, answer, what, frames } = job;
         let cover = frames.len() * BLOCK_BYTES;
-        let read = result.map(|facts| gathered(self.drive.frames(), &frames, (facts.bytes as usize).min(cover)));
-        frames.iter().for_each(|frame| self.drive.frames_mut().release(*frame));
+        let read = result.map(|facts| gathered(drive.frames(), &frames, (facts.bytes as usize).min(cover)));
+        frames.iter().for_each(|frame| drive.frames_mut().release(*frame));
         if matches!(what, What::Set | What::Delete) {
             self.has_changed = true;
         }
@@ -284,7 +271,7 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
                     return self.counted(peer, answer, read.map(|_| is_it));
                 }
                 let delete = ValueRequest::Delete { key: name.key(), durability: Durability::Volatile };
-                if !self.ask(peer, answer, What::Delete, Vec::new(), delete) {
+                if !self.ask(drive, peer, answer, What::Delete, Vec::new(), delete) {
                     self.counted(peer, answer, Err(ValueError::Busy));
                 }
             }
@@ -353,7 +340,8 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
         *under_way -= 1;
         // The key that the scan has come to before comes again.
         let last = self.cursors.get(cursor).copied();
-        let found = keys_of(&bytes).filter(|key| Some(*key) != last).take(count as usize);
+        let found = keys_of_list(&bytes).expect("the drive writes lists");
+        let found = found.into_iter().filter(|key| Some(*key) != last).take(count as usize);
         let (mut looked_at, mut newest) = (0, None);
         for key in found {
             (looked_at, newest) = (looked_at + 1, Some(key));
@@ -396,6 +384,7 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
     /// Asks the drive. `false`: not now, and the frames are given back.
     pub(crate) fn ask(
         &mut self,
+        drive: &mut ValueFtl,
         peer: PeerId,
         answer: u64,
         what: What,
@@ -406,42 +395,45 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
         if at == self.jobs.len() {
             self.jobs.push(None);
         }
-        match self.drive.submit(self.now, at as u64, request) {
+        match drive.submit(self.now, self.tags + at as u64, request) {
             Ok(()) => {
                 self.jobs[at] = Some(Job { peer, answer, what, frames });
                 true
             }
             Err(ValueError::Busy) => {
                 self.free.push(at);
-                frames.iter().for_each(|frame| self.drive.frames_mut().release(*frame));
+                frames.iter().for_each(|frame| drive.frames_mut().release(*frame));
                 false
             }
             Err(error) => {
                 self.free.push(at);
-                self.finish(Job { peer, answer, what, frames }, Err(error));
+                self.finish(drive, Job { peer, answer, what, frames }, Err(error));
                 true
             }
         }
     }
 
-    pub(crate) fn frames(&mut self, count: usize) -> Option<Vec<Frame>> {
-        let mut frames = Vec::new();
-        self.drive.frames_mut().acquire_many(FrameForm::Bytes, count, &mut frames).then_some(frames)
-    }
-
-    pub(crate) fn retrieve(&mut self, peer: PeerId, answer: u64, what: What, key: Key, frames: usize) -> bool {
-        let Some(frames) = self.frames(frames) else { return false };
+    pub(crate) fn retrieve(
+        &mut self,
+        drive: &mut ValueFtl,
+        peer: PeerId,
+        answer: u64,
+        what: What,
+        key: Key,
+        frames: usize,
+    ) -> bool {
+        let Some(frames) = frames_of(drive, frames) else { return false };
         let given = frames.clone();
-        self.ask(peer, answer, what, frames, ValueRequest::Retrieve { key, frames: &given })
+        self.ask(drive, peer, answer, what, frames, ValueRequest::Retrieve { key, frames: &given })
     }
 
     /// Goes on with what a client waits for and has sent. Returns whether anything was done.
-    fn advance(&mut self, id: PeerId) -> bool {
+    fn go_on(&mut self, drive: &mut ValueFtl, id: PeerId) -> bool {
         let mut has_acted = false;
         loop {
             let Some(peer) = self.peers.get_mut(&id) else { return has_acted };
-            let acts = peer.deliver() | self.ask_rest(id);
-            let acts = acts | self.next_command(id);
+            let acts = peer.deliver() | self.ask_rest(drive, id);
+            let acts = acts | self.next_command(drive, id);
             if !acts {
                 return has_acted;
             }
@@ -450,7 +442,7 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
     }
 
     /// Asks for what is left of answers that take several requests: the first one, if it is a long value, and the last one.
-    fn ask_rest(&mut self, id: PeerId) -> bool {
+    fn ask_rest(&mut self, drive: &mut ValueFtl, id: PeerId) -> bool {
         let Some(peer) = self.peers.get_mut(&id) else { return false };
         let first = peer.first;
         if let Some(Answer::Long { name, frames }) = peer.answers.front()
@@ -458,7 +450,7 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
         {
             let (name, frames) = (name.clone(), *frames);
             let key = name.key();
-            if self.retrieve(id, first, What::Get(name), key, frames) {
+            if self.retrieve(drive, id, first, What::Get(name), key, frames) {
                 if let Some(answer @ Answer::Long { .. }) =
                     self.peers.get_mut(&id).and_then(|peer| peer.answers.front_mut())
                 {
@@ -481,13 +473,13 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
                 let key = name.key();
                 let delete = ValueRequest::Delete { key, durability: Durability::Volatile };
                 let has_begun = match (&name, deletes) {
-                    (Name::Plain(_), true) => self.ask(id, last, What::Delete, Vec::new(), delete),
+                    (Name::Plain(_), true) => self.ask(drive, id, last, What::Delete, Vec::new(), delete),
                     (Name::Plain(_), false) => {
-                        self.ask(id, last, What::Exists, Vec::new(), ValueRequest::Exist { key })
+                        self.ask(drive, id, last, What::Exists, Vec::new(), ValueRequest::Exist { key })
                     }
                     (Name::Digest(..), _) => {
                         let frames = (name.before().len()).div_ceil(BLOCK_BYTES);
-                        self.retrieve(id, last, What::Compare(name.clone()), key, frames)
+                        self.retrieve(drive, id, last, What::Compare(name.clone()), key, frames)
                     }
                 };
                 if !has_begun
@@ -502,7 +494,7 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
             Some(Answer::Scan { todo, under_way, .. }) => {
                 let Some(key) = todo.pop_front() else { return false };
                 *under_way += 1;
-                let has_begun = self.retrieve(id, last, What::KeyBefore, key, GET_FRAMES);
+                let has_begun = self.retrieve(drive, id, last, What::KeyBefore, key, GET_FRAMES);
                 if !has_begun
                     && let Some(Answer::Scan { todo, under_way, .. }) =
                         self.peers.get_mut(&id).and_then(|peer| peer.answers.back_mut())
@@ -517,6 +509,12 @@ impl<D: DerefMut<Target = ValueFtl>> Front<D> {
     }
 }
 
+/// Frames to read to, if there are so many.
+pub(crate) fn frames_of(drive: &mut ValueFtl, count: usize) -> Option<Vec<Frame>> {
+    let mut frames = Vec::new();
+    drive.frames_mut().acquire_many(FrameForm::Bytes, count, &mut frames).then_some(frames)
+}
+
 /// The value of a key, from what the drive has under it. `None`: it is that of another key.
 fn value_of<'a>(name: &Name, bytes: &'a [u8]) -> Option<&'a [u8]> {
     match name {
@@ -529,16 +527,4 @@ fn value_of<'a>(name: &Name, bytes: &'a [u8]) -> Option<&'a [u8]> {
 fn is_longer(name: &Name, bytes: &[u8]) -> bool {
     let before = name.before();
     bytes.len() >= before.len() && bytes.starts_with(&before)
-}
-
-/// Keys of a list as the drive writes it.
-fn keys_of(bytes: &[u8]) -> impl Iterator<Item = Key> + '_ {
-    let mut rest = bytes.get(4..).unwrap_or(&[]);
-    std::iter::from_fn(move || {
-        let (length, behind) = rest.split_first_chunk::<2>()?;
-        let length = usize::from(u16::from_le_bytes(*length));
-        let key = Key::new(behind.get(..length)?).ok()?;
-        rest = rest.get((2 + length).next_multiple_of(4)..).unwrap_or(&[]);
-        Some(key)
-    })
 }

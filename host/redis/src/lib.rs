@@ -1,7 +1,7 @@
 //! Redis clients on a key-value drive: `redis-cli` and `redis-benchmark` talk to it as they are.
 //!
 //! ```text
-//!   sockets ── bytes ──▶ Front ── requests ──▶ drive (ValueTarget)
+//!   sockets ── bytes ──▶ Front ── requests ──▶ drive (ValueFtl), which others may ask, too
 //!           ◀── bytes ──       ◀── done ─────
 //! ```
 //!

@@ -88,7 +88,7 @@ fn answers_come_in_order_however_the_bytes_are_cut() {
             world.front.receive(peer, piece);
             if chance.next_u64().is_multiple_of(3) {
                 let now = openftl_core::Clock::now(&mut world.clock);
-                world.front.poll(now);
+                world.poll(now);
                 answer.extend(world.taken(peer));
             }
         }
@@ -173,7 +173,7 @@ fn a_client_that_goes_leaves_nothing_under_way() {
             world.front.receive(peer, &command(&[b"GET", format!("k{number}").as_bytes()]));
         }
         let now = openftl_core::Clock::now(&mut world.clock);
-        world.front.poll(now);
+        world.poll(now);
         if round % 2 == 0 {
             world.settle();
         }
@@ -190,7 +190,7 @@ fn a_client_that_goes_leaves_nothing_under_way() {
 fn a_value_that_is_too_long_is_refused_and_the_client_goes_on() {
     let mut world = World::new();
     let peer = world.front.connect();
-    let most = world.front.drive().info().value_max as usize;
+    let most = world.drive.info().value_max as usize;
     let long = vec![b'x'; most];
     assert_eq!(world.say(peer, &command(&[b"SET", b"k", &long])), b"+OK\r\n");
     let longer = vec![b'x'; most + 1];

@@ -1,13 +1,18 @@
 //! A front over a small drive in memory, in virtual time.
 
-use openftl_core::{Clock, VirtualClock};
+use openftl_core::{Clock, Time, VirtualClock};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::Config;
+use openftl_parts::target::Target;
 use openftl_redis::{Front, PeerId};
 use openftl_values::{Ftl, ValueConfig, ValueFtl};
 
+/// Where the tags of the front begin.
+const TAGS: u64 = 1 << 40;
+
 pub struct World {
-    pub front: Front<ValueFtl<EmulatedDevice>>,
+    pub front: Front,
+    pub drive: ValueFtl<EmulatedDevice>,
     pub clock: VirtualClock,
 }
 
@@ -25,15 +30,26 @@ impl World {
             ..ValueConfig::default()
         };
         let drive = ValueFtl::format(device, config, shape, &mut clock).expect("a drive");
-        World { front: Front::new(drive), clock }
+        World { front: Front::new(TAGS), drive, clock }
+    }
+
+    /// Lets the drive work, and the front, until neither has more to do now.
+    pub fn poll(&mut self, now: Time) {
+        loop {
+            let mut done = Vec::new();
+            self.drive.poll(now, &mut done);
+            if !self.front.advance(now, &mut self.drive, done) {
+                return;
+            }
+        }
     }
 
     /// Lets all work until nothing is due.
     pub fn settle(&mut self) {
         loop {
             let now = self.clock.now();
-            self.front.poll(now);
-            let Some(due) = self.front.next_due() else { return };
+            self.poll(now);
+            let Some(due) = self.drive.next_due() else { return };
             self.clock.wait_until(due);
         }
     }

@@ -12,7 +12,6 @@ use openftl_nvme::{
     Drives, Health, Namespace, NamespaceName, Outcome, PlacementCounts, Queue, SubmissionEntry, Target,
 };
 use openftl_nvme_auth::PskIdentity;
-use openftl_pages::Ftl;
 use openftl_parts::target::{HandleEvent, HandleWatch};
 use zerocopy::FromBytes;
 
@@ -20,7 +19,7 @@ use crate::authentication::Authority;
 use crate::operator::AttachError;
 use crate::secure::Secure;
 use crate::served::Served;
-use crate::served_drive::{ServedDrive, bytes_in_zones, health_of};
+use crate::served_drive::{ServedDrive, health_of};
 use crate::ticket::{Ticket, What};
 
 /// The host and the subsystem that the data of a Connect command name.
@@ -214,10 +213,7 @@ impl<T: ServedDrive> Drives for Behind<'_, '_, T> {
     fn health(&mut self, now: Time, _: usize) -> Health {
         let health = |served: &mut Served<'_, T>| match served.target_mut() {
             Some(drive) => Some(drive.health(now)),
-            None => match served.pages_mut() {
-                Some(drive) => Some(health_of(drive.block())),
-                None => served.zones_mut().map(|drive| health_of(drive.block())),
-            },
+            None => served.block().map(health_of),
         };
         self.0.iter_mut().filter_map(health).reduce(Health::with).unwrap_or_default()
     }
@@ -226,10 +222,7 @@ impl<T: ServedDrive> Drives for Behind<'_, '_, T> {
         let served = &mut self.0[namespace.id as usize - 1];
         match served.target_mut() {
             Some(drive) => drive.bytes_in_use(),
-            None => match served.pages_mut() {
-                Some(drive) => drive.used_bytes(),
-                None => served.zones_mut().map_or(0, |drive| bytes_in_zones(drive)),
-            },
+            None => served.bytes_in_use(),
         }
     }
 

@@ -43,7 +43,7 @@
 //! | bytes of a connection's requests | [`ServerConfig::bytes_max`], and the drive's pool by [`POOL_SHARES`] |
 //! | requests admitted to a drive | `accounts::REQUESTS_MAX`, an eighth of them reserved for modest ones |
 //! | frames | the drive's pool: without a free one NBD sockets are not read and NVMe commands parked; the longest waiting goes first |
-//! | what hosts send to a store of pages | [`ServerConfig::staging_bytes`] for each store, in frames of its own: without a free one commands are parked |
+//! | what hosts send to a store of pages or a key-value drive | [`ServerConfig::staging_bytes`] for each, in frames of its own: without a free one commands are parked |
 //! | batches of pages that grow | [`BATCHES_MAX`](openftl_nvme::wire::pages::BATCHES_MAX) of a session, and of all [`CHANGES_MAX`](openftl_nvme::wire::pages::CHANGES_MAX) changes; sessions: as many as the store keeps |
 //! | memory of slow payload and of replies that are not taken | [`ServerConfig::kept_bytes_max`] for all connections |
 //! | receive buffers | one for each connection that has something unread, and `BUFFERS_KEPT_MAX` for the next |
@@ -68,6 +68,7 @@ mod connection;
 mod counters;
 mod device_request;
 mod end;
+mod ended;
 mod endpoint;
 mod export;
 mod fabric;
@@ -77,6 +78,7 @@ mod listener;
 mod nbd;
 mod nvme;
 mod operator;
+mod other;
 mod output;
 mod pace;
 mod page_request;
@@ -89,6 +91,7 @@ mod served_drive;
 mod server;
 mod stop;
 mod ticket;
+mod value_request;
 mod zone_request;
 
 pub use clock::WallClock;
@@ -98,10 +101,11 @@ pub use end::{End, ServeError};
 pub use endpoint::{Endpoint, EndpointError};
 pub use export::{EXPORT_NAME_BYTES_MAX, Export, POOL_FRAMES_MIN};
 pub use listener::{AdoptError, ListenError, Listener};
+pub use openftl_bytes::objects::TAGS as OPERATOR_TAGS;
 pub use operator::{AttachError, Drives, NoOperator, Operator};
+pub use other::{Device, Other};
 pub use protocol::Protocol;
 pub use secure::TlsPolicy;
-pub use served::{Device, Other};
 pub use served_drive::ServedDrive;
 pub use server::Server;
 pub use stop::Stop;

@@ -28,6 +28,7 @@ mod page_commands;
 mod pair;
 mod payload;
 mod requests;
+mod value_commands;
 
 use std::collections::VecDeque;
 

@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use openftl_core::Time;
 use openftl_pages::PageFtl;
+use openftl_values::{ValueDone, ValueFtl};
 use openftl_zones::ZoneFtl;
 
 use crate::ServedDrive;
@@ -83,6 +84,12 @@ impl<T: ServedDrive> Drives<'_, '_, T> {
     /// The store of pages in this place.
     pub fn pages_mut(&mut self, export: usize) -> Option<&mut PageFtl<T::Device>> {
         self.served.get_mut(export)?.pages_mut()
+    }
+
+    /// The key-value drive in this place, and the ends of what the operator has asked of it, with tags from
+    /// [`OPERATOR_TAGS`](crate::OPERATOR_TAGS) on.
+    pub fn values_mut(&mut self, export: usize) -> Option<(&mut ValueFtl<T::Device>, &mut Vec<ValueDone>)> {
+        self.served.get_mut(export)?.values_mut()
     }
 
     /// The device in this place; devices come behind all drives.

@@ -370,7 +370,7 @@ impl ObjectAsk for PageAsk {
         drive.frames_to_put()
     }
 
-    fn outcome_of(done: StoreDone) -> (u64, PageOutcome) {
+    fn outcome_of(done: &StoreDone) -> (u64, PageOutcome) {
         (done.tag, done.result.map_err(|error| PageError::Store(error, 0)))
     }
 
@@ -429,10 +429,11 @@ mod tests {
         fn run(&mut self) -> Vec<PageOutcome> {
             let (mut outcomes, mut finished) = (Vec::new(), Vec::new());
             for _ in 0..100 {
-                self.requests.poll(self.clock.now(), &mut self.drive, &mut self.sessions, &mut finished);
+                let now = self.clock.now();
+                self.requests.poll(now, &mut self.drive, &mut self.sessions, &mut finished, &mut Vec::new());
                 for PageFinished { id, outcome, .. } in finished.drain(..) {
                     outcomes.push(outcome);
-                    self.requests.release(self.drive.frames_mut(), id);
+                    self.requests.release(&mut self.drive, id);
                 }
                 if !self.requests.waits_for_drive(&self.drive) {
                     break;

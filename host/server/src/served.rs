@@ -1,106 +1,31 @@
-//! What is served, while it is: a drive of blocks, a zoned drive, a store of pages, or an Open-Channel device.
+//! What is served, while it is: a drive of blocks, a zoned drive, a store of pages, a key-value drive, or an Open-Channel device.
 //!
 //! Connections see them as one thing: requests are admitted, filled, started, and end with bytes to be looked at. Whoever
 //! needs to know says which of them it means.
 
 use std::collections::VecDeque;
 
+use openftl_blocks::BlockFtl;
 use openftl_bytes::device::{DeviceFinished, DeviceRequest, DeviceRequests};
 use openftl_bytes::zones::{ZoneAsk, ZoneFinished, ZoneRequests};
 use openftl_bytes::{ByteRequest, ByteRequests, Finished, RequestId};
-use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Geometry, Nanos, Time};
+use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, Nanos, Time};
 use openftl_media::Media;
 use openftl_nvme::ControllerName;
-use openftl_pages::PageFtl;
+use openftl_pages::{Ftl, PageFtl};
 use openftl_parts::target::{Extent, Target};
 use openftl_segments::{AsBlocks, SegmentFtl};
+use openftl_values::{ValueDone, ValueFtl, ValueTarget};
 use openftl_zones::{Face, ZoneFtl};
 
 use crate::ServedDrive;
 use crate::accounts::{Account, Accounts, Claim, REQUESTS_MAX};
+use crate::ended::Ended;
+use crate::other::{Device, Other};
 use crate::page_request::{PageAsk, PageFinished, PageRequests, PageSessions};
+use crate::served_drive::bytes_in_zones;
 use crate::ticket::Ticket;
-
-/// An Open-Channel device under an NVMe namespace, with the memory that payload travels in.
-pub struct Device<M> {
-    pub(crate) media: M,
-    pub(crate) frames: Frames,
-}
-
-impl<M: Media> Device<M> {
-    /// `blocks` blocks of payload may be under way at a time, at least those of two of the longest commands.
-    #[must_use]
-    pub fn new(media: M, blocks: usize) -> Device<M> {
-        let blocks = blocks.max(2 * openftl_media::SCALAR_BLOCKS_MAX as usize);
-        let frames = Frames::new(blocks, 0, media.geometry().oob_bytes as usize);
-        Device { media, frames }
-    }
-
-    /// The device.
-    #[must_use]
-    pub fn media(&self) -> &M {
-        &self.media
-    }
-
-    /// The device, to be operated.
-    pub fn media_mut(&mut self) -> &mut M {
-        &mut self.media
-    }
-
-    /// The device again, when it is served no more.
-    #[must_use]
-    pub fn into_media(self) -> M {
-        self.media
-    }
-}
-
-/// What is served to NVMe hosts beside drives of blocks. All of them have to keep bytes.
-pub enum Other<M: Media> {
-    /// A zoned drive, seen as zones or as segments.
-    Zones(Box<ZoneFtl<M>>),
-    /// A store of pages.
-    Pages(Box<PageFtl<M>>),
-    /// An Open-Channel device.
-    Device(Device<M>),
-}
-
-/// What has ended.
-#[derive(Clone, Copy)]
-pub(crate) enum Ended {
-    Request(Finished<Ticket>),
-    Command(DeviceFinished<Ticket>),
-    Zone(ZoneFinished<Ticket>),
-    Page(PageFinished),
-}
-
-impl Ended {
-    pub fn id(&self) -> RequestId {
-        match self {
-            Ended::Request(finished) => finished.id,
-            Ended::Command(finished) => finished.id,
-            Ended::Zone(finished) => finished.id,
-            Ended::Page(finished) => finished.id,
-        }
-    }
-
-    pub fn is_success(&self) -> bool {
-        match self {
-            Ended::Request(finished) => finished.result.is_ok(),
-            Ended::Command(finished) => finished.completion.status == openftl_media::Status::Success,
-            Ended::Zone(finished) => finished.result.is_ok(),
-            Ended::Page(finished) => finished.outcome.is_ok(),
-        }
-    }
-
-    pub fn ticket(&self) -> Ticket {
-        match self {
-            Ended::Request(finished) => finished.ticket,
-            Ended::Command(finished) => finished.ticket,
-            Ended::Zone(finished) => finished.ticket,
-            Ended::Page(finished) => finished.ticket,
-        }
-    }
-}
+use crate::value_request::{ValueAsk, ValueFinished, ValueRequests};
 
 /// What hosts see as blocks. Segments are in a box, since they are far larger than a reference.
 type Blocks<'a, T> = AsBlocks<&'a mut T, Box<SegmentFtl<&'a mut ZoneFtl<<T as ServedDrive>::Device>>>>;
@@ -126,6 +51,13 @@ enum Behind<'a, T: ServedDrive> {
         requests: PageRequests,
         sessions: PageSessions,
         finished: Vec<PageFinished>,
+    },
+    Values {
+        drive: &'a mut ValueFtl<T::Device>,
+        requests: ValueRequests,
+        finished: Vec<ValueFinished>,
+        /// The ends of what the operator has asked.
+        of_operator: Vec<ValueDone>,
     },
 }
 
@@ -188,9 +120,18 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     /// A store of pages; `blocks` blocks of what hosts send may wait for it at a time.
     pub fn pages(drive: &'a mut PageFtl<T::Device>, blocks: usize) -> Served<'a, T> {
         let requests = PageRequests::new(REQUESTS_MAX, blocks);
-        let accounts = Accounts::new(requests.pool());
+        let accounts = Accounts::new(requests.pool(drive));
         let (sessions, finished) = (PageSessions::default(), Vec::new());
         Served::new(Behind::Pages { drive, requests, sessions, finished }, accounts)
+    }
+
+    /// A key-value drive; `blocks` blocks of values that hosts send may wait for it at a time.
+    pub fn values(drive: &'a mut ValueFtl<T::Device>, blocks: usize) -> Served<'a, T> {
+        drive.set_staging(blocks);
+        let requests = ValueRequests::new(REQUESTS_MAX, 0);
+        let accounts = Accounts::new(requests.pool(drive));
+        let (finished, of_operator) = (Vec::new(), Vec::new());
+        Served::new(Behind::Values { drive, requests, finished, of_operator }, accounts)
     }
 
     /// What is served beside drives of blocks.
@@ -198,6 +139,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match other {
             Other::Zones(drive) => Served::zones(drive),
             Other::Pages(drive) => Served::pages(drive, staging_blocks),
+            Other::Values(drive) => Served::values(drive, staging_blocks),
             Other::Device(device) => Served::device(device),
         }
     }
@@ -241,7 +183,35 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         }
     }
 
-    /// The same, and the sessions that are open there.
+    /// The key-value drive, if it is one, and the ends of what the operator has asked of it.
+    pub fn values_mut(&mut self) -> Option<(&mut ValueFtl<T::Device>, &mut Vec<ValueDone>)> {
+        match &mut self.behind {
+            Behind::Values { drive, of_operator, .. } => Some((drive, of_operator)),
+            _ => None,
+        }
+    }
+
+    /// The block FTL of what is served beside drives of blocks; a device has none.
+    pub fn block(&mut self) -> Option<&BlockFtl<T::Device>> {
+        match &mut self.behind {
+            Behind::Drive { target: AsBlocks::Segments(segments), .. } => Some(segments.zones_mut().block()),
+            Behind::Zones { drive, .. } => Some(drive.block()),
+            Behind::Pages { drive, .. } => Some(drive.block()),
+            Behind::Values { drive, .. } => Some(drive.block()),
+            Behind::Drive { .. } | Behind::Device { .. } => None,
+        }
+    }
+
+    /// Bytes that are in use of what is served beside drives of blocks.
+    pub fn bytes_in_use(&mut self) -> u64 {
+        match &mut self.behind {
+            Behind::Pages { drive, .. } => drive.used_bytes(),
+            Behind::Values { drive, .. } => drive.info().used_bytes,
+            _ => self.zones_mut().map_or(0, |drive| bytes_in_zones(drive)),
+        }
+    }
+
+    /// The store of pages, and the sessions that are open there.
     pub fn sessions(&mut self) -> Option<(&mut PageFtl, &mut PageSessions)> {
         match &mut self.behind {
             Behind::Pages { drive, sessions, .. } => Some((drive, sessions)),
@@ -271,6 +241,11 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         matches!(self.behind, Behind::Pages { .. })
     }
 
+    /// Whether it is a key-value drive.
+    pub fn is_values(&self) -> bool {
+        matches!(self.behind, Behind::Values { .. })
+    }
+
     /// Whether it is a device: hosts count on the order of their commands, and blocks travel with out-of-band bytes.
     pub fn is_device(&self) -> bool {
         matches!(self.behind, Behind::Device { .. })
@@ -278,7 +253,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
 
     /// Whether hosts count on the order in which they write.
     pub fn is_written_in_order(&self) -> bool {
-        !matches!(&self.behind, Behind::Drive { target: AsBlocks::Blocks(_), .. })
+        !matches!(&self.behind, Behind::Drive { target: AsBlocks::Blocks(_), .. } | Behind::Values { .. })
     }
 
     pub fn is_read_only(&self) -> bool {
@@ -287,6 +262,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Device { .. } => false,
             Behind::Zones { drive, .. } => drive.is_read_only(),
             Behind::Pages { drive, .. } => drive.is_read_only(),
+            Behind::Values { drive, .. } => drive.is_read_only(),
         }
     }
 
@@ -297,7 +273,10 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Device { device, .. } => &device.frames,
             Behind::Zones { drive, .. } => drive.frames(),
             Behind::Pages { drive, requests, .. } => {
-                return requests.pool().available(FrameForm::Bytes) + drive.frames().available(FrameForm::Bytes);
+                return requests.pool(drive).available(FrameForm::Bytes) + drive.frames().available(FrameForm::Bytes);
+            }
+            Behind::Values { drive, .. } => {
+                return drive.staging().available(FrameForm::Bytes) + drive.frames().available(FrameForm::Bytes);
             }
         };
         frames.available(FrameForm::Bytes)
@@ -309,6 +288,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Device { device, .. } => device.media.next_due(),
             Behind::Zones { drive, .. } => drive.next_due(),
             Behind::Pages { drive, .. } => drive.next_due(),
+            Behind::Values { drive, .. } => drive.next_due(),
         }
     }
 
@@ -319,6 +299,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Device { requests, .. } => requests.len(),
             Behind::Zones { requests, .. } => requests.len(),
             Behind::Pages { requests, .. } => requests.len(),
+            Behind::Values { requests, .. } => requests.len(),
         }
     }
 
@@ -329,6 +310,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Device { .. } => false,
             Behind::Zones { requests, .. } => requests.has_finished(),
             Behind::Pages { requests, .. } => requests.has_finished(),
+            Behind::Values { requests, .. } => requests.has_finished(),
         }
     }
 
@@ -373,6 +355,24 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         let (frames, available) = (PageRequests::frames_needed(&ask), requests.available(drive, &ask));
         self.admit_as(ticket.slot, claim, (frames, available), |behind| {
             let Behind::Pages { drive, requests, .. } = behind else { unreachable!("it was just looked at") };
+            requests.admit(drive, ticket, ask)
+        })
+    }
+
+    /// The same for a request of a key-value drive; `ask` makes it.
+    pub fn admit_value(
+        &mut self,
+        ticket: Ticket,
+        claim: Claim,
+        ask: impl FnOnce(&ValueFtl) -> ValueAsk,
+    ) -> Option<RequestId> {
+        let Behind::Values { drive, requests, .. } = &self.behind else {
+            unreachable!("others have requests of their own")
+        };
+        let ask = ask(drive);
+        let (frames, available) = (ValueRequests::frames_needed(&ask), requests.available(drive, &ask));
+        self.admit_as(ticket.slot, claim, (frames, available), |behind| {
+            let Behind::Values { drive, requests, .. } = behind else { unreachable!("it was just looked at") };
             requests.admit(drive, ticket, ask)
         })
     }
@@ -444,6 +444,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Device { device, requests, .. } => requests.length(&device.frames, id),
             Behind::Zones { requests, .. } => requests.length(id),
             Behind::Pages { requests, .. } => requests.length(id),
+            Behind::Values { requests, .. } => requests.length(id),
         }
     }
 
@@ -454,7 +455,8 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, requests, .. } => requests.slice(target.frames(), id, from),
             Behind::Device { device, requests, .. } => requests.slice(&device.frames, id, from),
             Behind::Zones { drive, requests, .. } => requests.slice(drive.frames(), id, from),
-            Behind::Pages { drive, requests, .. } => requests.slice(drive.frames(), id, from),
+            Behind::Pages { drive, requests, .. } => requests.slice(drive, id, from),
+            Behind::Values { drive, requests, .. } => requests.slice(drive, id, from),
         }
     }
 
@@ -465,7 +467,8 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, requests, .. } => requests.slice_mut(target.frames_mut(), id, from),
             Behind::Device { device, requests, .. } => requests.slice_mut(&mut device.frames, id, from),
             Behind::Zones { drive, requests, .. } => requests.slice_mut(drive.frames_mut(), id, from),
-            Behind::Pages { requests, .. } => requests.slice_mut(id, from),
+            Behind::Pages { drive, requests, .. } => requests.slice_mut(drive, id, from),
+            Behind::Values { drive, requests, .. } => requests.slice_mut(drive, id, from),
         }
     }
 
@@ -490,8 +493,12 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         match &mut self.behind {
             Behind::Drive { target, requests, .. } => pieces(target.frames_mut(), from, |at| requests.place(id, at)),
             Behind::Zones { drive, requests, .. } => pieces(drive.frames_mut(), from, |at| requests.place(id, at)),
-            Behind::Pages { requests, .. } => {
-                let (pool, place) = requests.pool_and_place(id);
+            Behind::Pages { drive, requests, .. } => {
+                let (pool, place) = requests.pool_and_place(drive, id);
+                pieces(pool, from, place)
+            }
+            Behind::Values { drive, requests, .. } => {
+                let (pool, place) = requests.pool_and_place(drive, id);
                 pieces(pool, from, place)
             }
             Behind::Device { .. } => unreachable!("only for drives"),
@@ -507,6 +514,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             }
             Behind::Zones { drive, requests, .. } => requests.start(now, drive, id),
             Behind::Pages { drive, requests, sessions, .. } => requests.start(now, drive, sessions, id),
+            Behind::Values { drive, requests, .. } => requests.start(now, drive, &mut (), id),
         }
     }
 
@@ -517,7 +525,8 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, requests, .. } => requests.abandon(target.frames_mut(), id),
             Behind::Device { device, requests, .. } => requests.abandon(&mut device.frames, id),
             Behind::Zones { drive, requests, .. } => requests.abandon(drive.frames_mut(), id),
-            Behind::Pages { drive, requests, .. } => requests.abandon(drive.frames_mut(), id),
+            Behind::Pages { drive, requests, .. } => requests.abandon(drive, id),
+            Behind::Values { drive, requests, .. } => requests.abandon(drive, id),
         }
     }
 
@@ -528,7 +537,8 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, requests, .. } => requests.release(target.frames_mut(), id),
             Behind::Device { device, requests, .. } => requests.release(&mut device.frames, id),
             Behind::Zones { drive, requests, .. } => requests.release(drive.frames_mut(), id),
-            Behind::Pages { drive, requests, .. } => requests.release(drive.frames_mut(), id),
+            Behind::Pages { drive, requests, .. } => requests.release(drive, id),
+            Behind::Values { drive, requests, .. } => requests.release(drive, id),
         }
     }
 
@@ -548,8 +558,12 @@ impl<'a, T: ServedDrive> Served<'a, T> {
                 ended.extend(finished.drain(..).map(Ended::Zone));
             }
             Behind::Pages { drive, requests, sessions, finished } => {
-                requests.poll(now, drive, sessions, finished);
+                requests.poll(now, drive, sessions, finished, &mut Vec::new());
                 ended.extend(finished.drain(..).map(Ended::Page));
+            }
+            Behind::Values { drive, requests, finished, of_operator } => {
+                requests.poll(now, drive, &mut (), finished, of_operator);
+                ended.extend(finished.drain(..).map(Ended::Value));
             }
         }
     }
@@ -561,6 +575,9 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, requests, .. } => (requests.waits_for_drive(), target.vitals()),
             Behind::Zones { drive, requests, .. } => (requests.waits_for_drive(), drive.vitals()),
             Behind::Pages { drive, requests, .. } => (requests.waits_for_drive(drive), drive.vitals()),
+            Behind::Values { drive, requests, .. } => {
+                (requests.waits_for_drive(drive) || drive.is_asked(), drive.vitals())
+            }
             Behind::Device { .. } => return None,
         };
         if self.watch.is_over || !waits {
@@ -587,6 +604,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Drive { target, .. } => Some(target.give_up(now)),
             Behind::Zones { drive, .. } => Some(drive.give_up(now)),
             Behind::Pages { drive, .. } => Some(drive.give_up(now)),
+            Behind::Values { drive, .. } => Some(drive.give_up(now)),
             Behind::Device { .. } => None,
         }
     }
@@ -614,6 +632,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Device { device, requests, .. } => requests.admit(&mut device.frames, ticket, DeviceRequest::Flush),
             Behind::Zones { drive, requests, .. } => requests.admit(drive.frames_mut(), ticket, ZoneAsk::Flush),
             Behind::Pages { drive, requests, .. } => requests.admit(drive, ticket, PageAsk::Sync),
+            Behind::Values { drive, requests, .. } => requests.admit(drive, ticket, ValueAsk::Flush),
         }
     }
 }
@@ -636,13 +655,4 @@ fn pieces<const PIECES: usize>(
     let pieces = frames.bytes_disjoint_mut::<PIECES>(taken);
     let pieces = pieces.map(|bytes| &mut bytes[ranges.next().expect("as many ranges as frames")]);
     (pieces, (at - from) as usize)
-}
-
-/// The shape of a device.
-impl<M: Media> Device<M> {
-    /// As hosts learn it.
-    #[must_use]
-    pub fn geometry(&self) -> Geometry {
-        *self.media.geometry()
-    }
 }

@@ -26,16 +26,18 @@ use crate::config::ServerConfig;
 use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::end::{End, ServeError};
+use crate::ended::Ended;
 use crate::endpoint::Endpoint;
 use crate::export::{Export, export_infos};
 use crate::fabric::Fabric;
 use crate::link::{Buffers, Over};
 use crate::listener::{ListenError, Listener};
 use crate::operator::{NoOperator, Operator};
+use crate::other::Other;
 use crate::parting::Parting;
 use crate::protocol::Protocol;
 use crate::secure::{Secure, TlsPolicy};
-use crate::served::{Ended, Other, Served};
+use crate::served::Served;
 use crate::served_drive::ServedDrive;
 use crate::stop::Stop;
 use drives::drain_and_flush;
@@ -46,17 +48,20 @@ const EVENT_OPERATOR: u64 = u32::MAX as u64 - 2;
 const EVENT_LISTENER: u64 = u32::MAX as u64 - 1;
 const EVENT_STOP: u64 = u32::MAX as u64;
 
-/// Blocks of what hosts send to a store of pages: two of the longest commands, at least.
+/// Blocks of what hosts send to a store of pages or a key-value drive: two of the longest commands, at least.
 const STAGING_BLOCKS_MIN: usize = 2 * TRANSFER_BYTES_MAX as usize / BLOCK_BYTES;
 
-/// Whether stores of pages have frames for answers beside those that they need themselves.
+/// Whether stores of pages and key-value drives have frames for answers beside those that they need themselves.
 fn expect_pools<M: Media>(others: &[Other<M>], before: usize) -> Result<(), ServeError> {
     for (place, other) in others.iter().enumerate() {
-        let Other::Pages(drive) = other else { continue };
-        let longest = TRANSFER_BYTES_MAX as usize / BLOCK_BYTES;
-        let (found, needed) = (drive.frames().available(FrameForm::Bytes), drive.frames_to_put() + longest);
+        let (free, own) = match other {
+            Other::Pages(drive) => (drive.frames().available(FrameForm::Bytes), drive.frames_to_put()),
+            Other::Values(drive) => (drive.frames().available(FrameForm::Bytes), drive.store().frames_to_put()),
+            Other::Zones(_) | Other::Device(_) => continue,
+        };
+        let (found, needed) = (free, own + TRANSFER_BYTES_MAX as usize / BLOCK_BYTES);
         if found < needed {
-            let why = format!("{found} free frames in the pool of the store; at least {needed} are needed");
+            let why = format!("{found} free frames in the pool of the drive; at least {needed} are needed");
             return Err(ServeError::Export { name: format!("namespace {}", before + place + 1), why });
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! | module | noun |
 //! |---|---|
+//! | `kv_target` | the experiment on values as one Store or as blocks with an index |
 //! | `ox_copies` | the experiment on copies of the payload, over NVMe/TCP |
 //! | `ox_lightlsm` | the experiment on RocksDB on a table drive |
 //! | `bounced` | a device behind a bounce buffer |
@@ -11,6 +12,7 @@
 
 mod bounced;
 mod ext4;
+mod kv_target;
 mod ox_copies;
 mod ox_lightlsm;
 mod rocksdb;
@@ -19,4 +21,4 @@ mod stack;
 use openftl_lab::experiments::Experiment;
 
 /// All of them.
-pub const ALL: [&Experiment; 2] = [&ox_copies::EXPERIMENT, &ox_lightlsm::EXPERIMENT];
+pub const ALL: [&Experiment; 3] = [&kv_target::EXPERIMENT, &ox_copies::EXPERIMENT, &ox_lightlsm::EXPERIMENT];

@@ -13,8 +13,10 @@ Examples:
   echo world | openftl kv put --drive kv.oftl hello
   openftl kv get --drive kv.oftl hello
   openftl kv list --drive kv.oftl --from h
+  openftl kv get --drive nvme-tcp://127.0.0.1:4420 hello
   openftl kv bench --drive drives/kv.toml --mix a
 
+A drive that is served by another process or machine is nvme-tcp://MACHINE[:PORT][/SUBSYSTEM][?namespace=ID].
 A key has 1 to 16 bytes: text, or 0x and hexadecimal digits. Exit code 1: there is no such key.";
 
 #[derive(Args, Debug)]
@@ -45,8 +47,8 @@ pub enum KvCommand {
 /// A key-value drive.
 #[derive(Args, Clone, Debug)]
 pub struct KvPlace {
-    /// A drive made by `openftl create`, or the description (TOML) of one.
-    #[arg(long, value_name = "DISK|TOML")]
+    /// A drive made by `openftl create`, the description (TOML) of one, or one that is served: nvme-tcp://MACHINE:PORT.
+    #[arg(long, value_name = "DISK|TOML|URI")]
     pub drive: PathBuf,
 }
 

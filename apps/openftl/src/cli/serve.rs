@@ -16,6 +16,7 @@ Examples:
   openftl serve --memory --run 'nbdinfo $OPENFTL_URI'            for a test: the drive ends with the command
   openftl serve --drive drives/cosmos-block.toml
   openftl serve --drive drives/kv.toml --redis 127.0.0.1:6379    a key-value drive for Redis clients
+  openftl serve --drive drives/kv.toml --nvme-tcp 127.0.0.1:4420 --redis 127.0.0.1:6379   and for NVMe hosts
   openftl serve --drive drives/tenants.toml                      several namespaces on one device
   openftl serve disk.oftl --nvme-tcp 127.0.0.1:4420
   openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --dhchap-key hosts.keys

@@ -1,5 +1,6 @@
 //! `openftl nvme identify`: what a controller and its namespaces say of themselves.
 
+mod values;
 mod zoned;
 
 use super::association::Association;
@@ -23,7 +24,8 @@ use openftl_nvme_tcp::client::Client;
 use openftl_nvme_tcp::nvm::{ALL_NAMESPACES, LogPart};
 use serde::Serialize;
 use std::fmt::Write as _;
-use zerocopy::FromBytes;
+use values::ValuesFacts;
+use zerocopy::{FromBytes, FromZeros};
 pub(super) use zoned::{REPORT_OF_ALL, ZonedFacts, append_bytes_max, limit};
 
 /// The one object that `--json` prints.
@@ -70,6 +72,8 @@ struct NamespaceFacts {
     atomic_write_blocks: Option<u64>,
     open_channel: Option<OpenChannelFacts>,
     zoned: Option<ZonedFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<ValuesFacts>,
 }
 
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -197,8 +201,6 @@ impl NamespaceFacts {
         queue: &mut Option<Client<Channel>>,
         id: u32,
     ) -> Result<NamespaceFacts, Failure> {
-        let data = association.admin.identify(cns::NAMESPACE, id).map_err(|error| association.failure(error))?;
-        let data = IdentifyNamespace::read_from_bytes(&data).expect("a data structure has 4096 bytes");
         let descriptors = match association.admin.identify(cns::NAMESPACE_DESCRIPTORS, id) {
             // Controllers from before NVMe 1.3 have none.
             Err(ClientError::Refused { .. }) => Vec::new(),
@@ -206,6 +208,19 @@ impl NamespaceFacts {
         };
         let command_set = descriptor(&descriptors, NamespaceDescriptorHead::COMMAND_SET);
         let command_set = command_set.and_then(|value| value.first().copied()).unwrap_or(csi::NVM);
+        // It has no blocks, and so no data structure that tells of them.
+        let values = match command_set {
+            csi::VALUES => Some(ValuesFacts::ask(association, id)?),
+            _ => None,
+        };
+        let data = match values {
+            Some(_) => IdentifyNamespace::new_zeroed(),
+            None => {
+                let data =
+                    association.admin.identify(cns::NAMESPACE, id).map_err(|error| association.failure(error))?;
+                IdentifyNamespace::read_from_bytes(&data).expect("a data structure has 4096 bytes")
+            }
+        };
         let format = format_of(&data);
         let open_channel = match command_set {
             csi::OPEN_CHANNEL => {
@@ -228,6 +243,7 @@ impl NamespaceFacts {
                 csi::ZONED => "zoned".to_owned(),
                 csi::OPEN_CHANNEL => "open-channel".to_owned(),
                 csi::PAGES => "pages".to_owned(),
+                csi::VALUES => "values".to_owned(),
                 other => format!("command set {other:#04x}"),
             },
             uuid: descriptor(&descriptors, NamespaceDescriptorHead::UUID).and_then(uuid),
@@ -239,6 +255,7 @@ impl NamespaceFacts {
             atomic_write_blocks: has_atomic.then(|| u64::from(data.atomic_write_power_fail.get()) + 1),
             open_channel,
             zoned,
+            values,
         })
     }
 }
@@ -384,6 +401,11 @@ fn write_controller(text: &mut String, controller: &ControllerFacts, palette: Pa
 fn write_namespace(text: &mut String, namespace: &NamespaceFacts, palette: Palette) {
     let NamespaceFacts { id, kind, block_bytes, metadata_bytes, blocks, capacity_blocks, used_blocks, .. } = namespace;
     _ = writeln!(text, "\n{}", palette.paint(Ink::Bold, &format!("Namespace {id}, {kind}")));
+    if let Some(values) = &namespace.values {
+        values.write(text);
+        namespace.uuid.iter().for_each(|uuid| line(text, "UUID", uuid));
+        return;
+    }
     let bytes = |blocks: u64| size(u128::from(blocks) * u128::from(*block_bytes));
     let metadata = if *metadata_bytes > 0 { format!(" and {metadata_bytes} of metadata") } else { String::new() };
     line(
@@ -517,6 +539,7 @@ mod tests {
             atomic_write_blocks: None,
             open_channel: Some(OpenChannelFacts::of(&Geometry::tiny())),
             zoned: None,
+            values: None,
         };
         let mut text = String::new();
         write_namespace(&mut text, &namespace, Palette::PLAIN);

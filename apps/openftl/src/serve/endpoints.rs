@@ -20,11 +20,12 @@ pub(super) fn endpoints(
     passed: &Passed,
 ) -> Result<Vec<Endpoint>, Failure> {
     let has_nvme = !arguments.nvme_tcp.is_empty() || !settings.host.nvme_tcp.is_empty() || !passed.nvme_tcp.is_empty();
+    let has_others = has_nvme || !arguments.redis.is_empty();
     let texts = match (arguments.nbd.is_empty(), settings.host.nbd.is_empty()) {
         _ if !passed.nbd.is_empty() => Vec::new(),
         (false, _) => arguments.nbd.clone(),
         (true, false) => settings.host.nbd.clone(),
-        (true, true) if has_nvme => Vec::new(),
+        (true, true) if has_others => Vec::new(),
         (true, true) if arguments.run.is_some() => vec![format!("unix:{}", socket_of_this_run().display())],
         (true, true) => vec![NBD_DEFAULT.to_owned()],
     };

@@ -5,6 +5,7 @@ use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::namespaces::{Namespaces, of_kind};
 use crate::power::Home;
+use crate::ready::Uris;
 use crate::terminal::{Ink, Palette};
 use openftl_blocks::Ftl;
 use openftl_control::socket_beside;
@@ -14,11 +15,13 @@ use openftl_drive::any_drive::AnyDrive;
 use openftl_lab::picture::thousands;
 use openftl_media::{Media, PartKind, PartLabel};
 use openftl_nvme::{HostsAllowed, Nqn};
-use openftl_nvme_pages::StoreUri;
+use openftl_nvme_media::uri::DriveUri;
 use openftl_parts::{BlockTarget, RecoveryReport};
 use openftl_server::{Endpoint, Listener, TlsPolicy};
+use openftl_values::ValueTarget;
 use openftl_zones::Face;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
 pub(super) fn greeting(
     home: &Home,
@@ -107,7 +110,12 @@ fn in_words(drive: &AnyDrive<Flash>) -> String {
             ByteSize(drive.used_bytes()),
             ByteSize(drive.capacity_bytes())
         ),
-        AnyDrive::Blocks(_) | AnyDrive::Tables(_) | AnyDrive::Values(_) => unreachable!("these are greeted otherwise"),
+        AnyDrive::Values(drive) => {
+            let known = drive.info();
+            let (used, capacity) = (ByteSize(known.used_bytes), ByteSize(known.capacity_bytes));
+            format!("{} keys, {used} of {capacity} used,", thousands(known.keys))
+        }
+        AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are greeted otherwise"),
     }
 }
 
@@ -186,14 +194,19 @@ pub fn write_recovery(text: &mut String, report: &RecoveryReport, palette: Palet
     }
 }
 
-/// Where programs find the stores of pages.
-pub(super) fn store_uris(nqn: &Nqn, namespaces: &Namespaces, endpoints: &[Endpoint]) -> Vec<String> {
+/// Where programs find the drives of one kind that NVMe hosts alone can see.
+pub(super) fn drive_uris(
+    nqn: &Nqn,
+    namespaces: &Namespaces,
+    endpoints: &[Endpoint],
+    is_meant: impl Fn(&AnyDrive<Flash>) -> bool,
+) -> Vec<String> {
     let ids = (namespaces.drives.len() as u32 + 1..).zip(&namespaces.others);
-    let ids = ids.filter(|(_, drive)| drive.pages().is_some()).map(|(id, _)| id);
+    let ids = ids.filter(|(_, drive)| is_meant(drive)).map(|(id, _)| id);
     let of = |namespace: u32| {
         endpoints.iter().filter_map(move |endpoint| match endpoint {
             Endpoint::Tcp(address) => {
-                Some(StoreUri { address: address.to_string(), subsystem: nqn.clone(), namespace }.to_string())
+                Some(DriveUri { address: address.to_string(), subsystem: nqn.clone(), namespace }.to_string())
             }
             Endpoint::Unix(_) => None,
         })
@@ -201,8 +214,17 @@ pub(super) fn store_uris(nqn: &Nqn, namespaces: &Namespaces, endpoints: &[Endpoi
     ids.flat_map(of).collect()
 }
 
+/// What Redis clients are told.
+pub(super) fn to_redis_clients(addresses: &[SocketAddr]) -> String {
+    let mut text = "# to Redis clients".to_owned();
+    for address in addresses {
+        _ = write!(text, "\n  redis-cli -h {} -p {} set hello world", address.ip(), address.port());
+    }
+    text
+}
+
 /// What to type on an NVMe host. Names and secrets of hosts are theirs to fill in.
-pub(super) fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoint], stores: &[String]) -> String {
+pub(super) fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoint], uris: &Uris) -> String {
     let name = if access.hosts == HostsAllowed::Any { "" } else { " -q HOSTNQN" };
     let secret = if access.secrets.is_some() { " -S DHHC-1:…:" } else { "" };
     let tls = access.tls.as_ref().is_some_and(|tls| tls.policy == TlsPolicy::Required);
@@ -214,8 +236,11 @@ pub(super) fn to_nvme_hosts(nqn: &Nqn, access: &HostAccess, endpoints: &[Endpoin
         _ = write!(text, "\n  nvme discover -t tcp -a {ip} -s {port}{name}{tls}");
         _ = write!(text, "\n  nvme connect -t tcp -a {ip} -s {port} -n {nqn}{name}{secret}{tls}");
     }
-    for uri in stores {
+    for uri in &uris.pages {
         _ = write!(text, "\n  openftl pages list --drive '{uri}'");
+    }
+    for uri in &uris.values {
+        _ = write!(text, "\n  openftl kv list --drive '{uri}'");
     }
     text
 }

@@ -11,6 +11,7 @@ use openftl_media::{Media, PartKind};
 use openftl_nvme::{BlockFormat, Nqn};
 use openftl_parts::BlockTarget;
 use openftl_server::{Device, Endpoint};
+use openftl_values::{ValueInfo, ValueTarget};
 use openftl_zones::Face;
 
 /// What NVMe hosts connect to: the drives are namespaces 1, 2, …; behind them come those of other kinds and the Open-Channel ones of the
@@ -23,7 +24,9 @@ pub(super) fn nvme_target(
     others: &[Device<Flash>],
     endpoints: &[Endpoint],
 ) -> Result<openftl_nvme::Target, Failure> {
-    use openftl_nvme::{Namespace, NamespaceKind, PageShape, Port, SegmentShape, SubsystemConfig, Target, ZonedShape};
+    use openftl_nvme::{
+        Namespace, NamespaceKind, PageShape, Port, SegmentShape, SubsystemConfig, Target, ValueShape, ZonedShape,
+    };
     let Namespaces { parts, drives, others: beside, bare } = namespaces;
     let bare_ids: Vec<u64> = of_kind(parts, PartKind::OpenChannel).map(|label| label.id).collect();
     let drive_ids = namespaces.ftls().map(|drive| drive.config().drive_id);
@@ -68,9 +71,11 @@ pub(super) fn nvme_target(
                 capacity_bytes: store.capacity_bytes(),
                 page_bytes_max: store.page_bytes_max(),
             }),
-            AnyDrive::Blocks(_) | AnyDrive::Tables(_) | AnyDrive::Values(_) => {
-                unreachable!("these are served otherwise")
+            AnyDrive::Values(drive) => {
+                let ValueInfo { capacity_bytes, keys_max, key_max, value_max, .. } = drive.info();
+                NamespaceKind::Values(ValueShape { capacity_bytes, keys_max, key_max, drive_value_max: value_max })
             }
+            AnyDrive::Blocks(_) | AnyDrive::Tables(_) => unreachable!("these are served otherwise"),
         };
         (uuid(drive.block().config().drive_id), kind)
     });

@@ -25,6 +25,7 @@ mod namespaces;
 mod nvmet;
 mod pages;
 mod segments;
+mod values;
 mod zbd;
 mod zoned;
 mod zonefs;

@@ -3,7 +3,8 @@
 use crate::drive::{openftl, run_openftl};
 use crate::mounted::text;
 use crate::program::{Running, wait_for};
-use openftl_nvme_pages::{RemoteStore, StoreUri};
+use openftl_nvme_media::uri::DriveUri;
+use openftl_nvme_pages::RemoteStore;
 use openftl_pages::{BlockingStore, Change, Session, SessionId, StoreError, StoreFailure};
 use openftl_parts::Durability;
 use serde_json::Value;
@@ -30,7 +31,7 @@ kind = "pages"
 "#;
 
 /// A server of the store, and where it is.
-pub fn serve(folder: &Path, disk: &str) -> (Running, StoreUri) {
+pub fn serve(folder: &Path, disk: &str) -> (Running, DriveUri) {
     let ready = folder.join("ready");
     _ = std::fs::remove_file(&ready);
     let line = format!("exec {} serve {disk} --nvme-tcp 127.0.0.1:0 --ready-fd 3 3> {}", openftl(), ready.display());

@@ -9,7 +9,8 @@ use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme::command::pages::PageCommand;
 use openftl_nvme::{Namespace, NamespaceKind, Nqn, PageShape, Port, Status, SubsystemConfig, Target};
 use openftl_nvme_media::association::Association;
-use openftl_nvme_pages::{RemoteStore, StoreUri};
+use openftl_nvme_media::uri::DriveUri;
+use openftl_nvme_pages::RemoteStore;
 use openftl_nvme_tcp::Client;
 use openftl_nvme_tcp::client::Payload;
 use openftl_nvme_tcp::fabrics::Identity;
@@ -74,7 +75,7 @@ impl Served {
         Served { address, counters, stop, thread: Some(thread) }
     }
 
-    pub fn uri(&self) -> StoreUri {
+    pub fn uri(&self) -> DriveUri {
         format!("nvme-tcp://{}", self.address).parse().unwrap()
     }
 

@@ -8,12 +8,14 @@
 //! | [`open_channel`] | on the others, of Open-Channel namespaces |
 //! | [`zoned`] | on the others, of zoned namespaces |
 //! | [`pages`] | on the others, of stores of pages |
+//! | [`values`] | on the others, of key-value drives |
 
 pub mod admin;
 pub mod fabrics;
 pub mod io;
 pub mod open_channel;
 pub mod pages;
+pub mod values;
 pub mod zoned;
 
 pub use admin::AdminCommand;
@@ -21,6 +23,7 @@ pub use fabrics::FabricsCommand;
 pub use io::{Half, Io, IoCommand};
 pub use open_channel::VectorCommand;
 pub use pages::PageCommand;
+pub use values::ValueCommand;
 pub use zoned::{ZoneCommand, ZoneReport};
 
 use crate::wire::entry::{SglDescriptor, SubmissionEntry};

@@ -3,7 +3,7 @@
 use crate::command::Refusal;
 use crate::command::admin::{GetFeature, SetFeature};
 use crate::health::TemperatureRange;
-use crate::namespace::{ALL_NAMESPACES, Attached, NAMESPACES_MAX, Namespace, NamespaceKind};
+use crate::namespace::{ALL_NAMESPACES, Attached, NAMESPACES_MAX, Namespace, NamespaceKind, NamespaceSet};
 use crate::wire::feature::{self, capability, id, select, temperature};
 use crate::wire::status::Status;
 use openftl_core::Time;
@@ -39,6 +39,8 @@ pub struct Features {
     timestamp: Option<(u64, Time)>,
     host_behavior: [u8; feature::data_bytes::HOST_BEHAVIOR as usize],
     media_feedback: u32,
+    /// Key-value namespaces whose Deletes need their key.
+    deletes_need_key: NamespaceSet,
 }
 
 impl Default for Features {
@@ -54,6 +56,7 @@ impl Default for Features {
             timestamp: None,
             host_behavior: [0; feature::data_bytes::HOST_BEHAVIOR as usize],
             media_feedback: 0,
+            deletes_need_key: NamespaceSet::default(),
         }
     }
 }
@@ -102,6 +105,13 @@ impl Features {
         !self.is_write_cache_on
     }
 
+    /// Whether a Delete of a key that does not exist is an error on this namespace.
+    #[inline]
+    #[must_use]
+    pub fn delete_needs_key(&self, namespace: u32) -> bool {
+        self.deletes_need_key.contains(namespace)
+    }
+
     /// The value of Timestamp.
     #[must_use]
     pub fn timestamp(&self, now: Time) -> [u8; feature::data_bytes::TIMESTAMP as usize] {
@@ -132,7 +142,7 @@ impl Features {
         if command.save {
             return Err(Status::FEATURE_NOT_SAVEABLE.at(43).bit(7));
         }
-        if feature != id::ERROR_RECOVERY && !matches!(namespace, 0 | ALL_NAMESPACES) {
+        if !is_per_namespace(feature) && !matches!(namespace, 0 | ALL_NAMESPACES) {
             return Err(Status::FEATURE_NOT_NAMESPACE_SPECIFIC.at(4));
         }
         let invalid = Status::INVALID_FIELD.at(44);
@@ -154,6 +164,12 @@ impl Features {
                 return Ok((0, Changed::Temperatures));
             }
             id::ERROR_RECOVERY => return self.set_error_recovery(namespace, value, around.namespaces),
+            id::VALUE_CONFIGURATION => {
+                let needs_key = value & feature::DELETE_NEEDS_KEY != 0;
+                for named in values_of(around.namespaces, namespace)? {
+                    if needs_key { self.deletes_need_key.insert(named) } else { self.deletes_need_key.remove(named) }
+                }
+            }
             id::VOLATILE_WRITE_CACHE => self.is_write_cache_on = value & feature::WRITE_CACHE_ENABLED != 0,
             id::NUMBER_OF_QUEUES => {
                 if around.has_io_queues {
@@ -244,6 +260,11 @@ impl Features {
                 let namespace = around.namespaces.get(namespace)?;
                 u64::from(features.error_recovery[namespace.id as usize - 1])
             }
+            id::VALUE_CONFIGURATION => {
+                let mut of_values = values_of(around.namespaces, namespace)?.into_iter();
+                let needs_key = of_values.all(|named| features.deletes_need_key.contains(named));
+                if needs_key { u64::from(feature::DELETE_NEEDS_KEY) } else { 0 }
+            }
             // A transport of messages has no interrupts: none is held back.
             id::INTERRUPT_COALESCING => 0,
             id::INTERRUPT_VECTOR => u64::from(value & 0xffff | feature::COALESCING_DISABLED),
@@ -279,6 +300,22 @@ impl Features {
     }
 }
 
+/// Whether each namespace has a value of its own of a feature.
+fn is_per_namespace(feature: u8) -> bool {
+    matches!(feature, id::ERROR_RECOVERY | id::VALUE_CONFIGURATION)
+}
+
+/// The key-value namespaces that a command about their configuration means: one, or all.
+fn values_of(namespaces: Attached<'_>, namespace: u32) -> Result<Vec<u32>, Refusal> {
+    let is_of_values = |one: &Namespace| matches!(one.kind, NamespaceKind::Values(_));
+    if namespace != ALL_NAMESPACES {
+        let named = namespaces.get(namespace)?;
+        return if is_of_values(named) { Ok(vec![named.id]) } else { Err(Status::INVALID_FIELD.at(4)) };
+    }
+    let ids: Vec<u32> = namespaces.iter().filter(|one| is_of_values(one)).map(|one| one.id).collect();
+    if ids.is_empty() { Err(Status::INVALID_FIELD.at(4)) } else { Ok(ids) }
+}
+
 fn check_supported(feature: u8, is_discovery: bool) -> Result<(), Refusal> {
     let is_supported = match feature {
         id::ASYNCHRONOUS_EVENTS | id::KEEP_ALIVE | id::HOST_ID => true,
@@ -294,6 +331,7 @@ fn check_supported(feature: u8, is_discovery: bool) -> Result<(), Refusal> {
         | id::TIMESTAMP
         | id::HOST_BEHAVIOR
         | id::COMMAND_SET_PROFILE
+        | id::VALUE_CONFIGURATION
         | id::MEDIA_FEEDBACK => !is_discovery,
         _ => false,
     };
@@ -303,7 +341,7 @@ fn check_supported(feature: u8, is_discovery: bool) -> Result<(), Refusal> {
 /// What can be done with a feature; nothing can be saved.
 fn capabilities(feature: u8) -> u32 {
     match feature {
-        id::ERROR_RECOVERY => capability::CHANGEABLE | capability::PER_NAMESPACE,
+        feature if is_per_namespace(feature) => capability::CHANGEABLE | capability::PER_NAMESPACE,
         id::HOST_ID | id::INTERRUPT_COALESCING | id::INTERRUPT_VECTOR => 0,
         _ => capability::CHANGEABLE,
     }

@@ -10,7 +10,8 @@ use crate::command::admin::Identify;
 use crate::command::io::{COPY_BYTES_MAX, COPY_SOURCES_MAX};
 use crate::drives::NamespaceName;
 use crate::namespace::{
-    ALL_NAMESPACES, BlockFormat, NAMESPACES_MAX, Namespace, NamespaceKind, SegmentShape, TRANSFER_BYTES_MAX, ZonedShape,
+    ALL_NAMESPACES, BlockFormat, NAMESPACES_MAX, Namespace, NamespaceKind, SegmentShape, TRANSFER_BYTES_MAX,
+    ValueShape, ZonedShape,
 };
 use crate::queue::QUEUE_ENTRIES_MAX;
 use crate::wire::identify::{
@@ -19,6 +20,7 @@ use crate::wire::identify::{
 };
 use crate::wire::pages::PagesNamespace;
 use crate::wire::status::Status;
+use crate::wire::values::{ValuesController, ValuesNamespace};
 use crate::wire::zoned::ZonedNamespace;
 use crate::wire::{CompletionEntry, SubmissionEntry, U64, U128, ascii, zero_ended};
 use openftl_core::BLOCK_BYTES;
@@ -55,10 +57,12 @@ impl Controller {
                     return Err(Status::INVALID_NAMESPACE.at(4));
                 }
                 let namespace = or_zeroes(attached.get(id))?;
+                expect_blocks(namespace)?;
                 append_namespace(namespace, context, out);
             }
             cns::ALLOCATED_NAMESPACE => {
                 let namespace = allocated(context, id)?;
+                expect_blocks(namespace)?;
                 append_namespace(namespace, context, out);
             }
             cns::COMMAND_SET_NAMESPACE | cns::COMMAND_SET_ALLOCATED_NAMESPACE => {
@@ -82,6 +86,10 @@ impl Controller {
                     (Some(NamespaceKind::Pages(shape)), _) => {
                         out.extend_from_slice(PagesNamespace::of(&shape).as_bytes());
                     }
+                    (Some(NamespaceKind::Values(shape)), _) => {
+                        let namespace = namespace.expect("it has a kind");
+                        out.extend_from_slice(values_namespace(namespace, &shape, context).as_bytes());
+                    }
                     // Storage tags, protection formats, large granularities: there are none, so all fields are zero.
                     _ => {}
                 }
@@ -89,6 +97,25 @@ impl Controller {
             cns::COMMAND_SET_CONTROLLER => {
                 // VSL, WZSL, WUSL, DMRL, DMRSL, DMSL: zero, no limits but those of the commands themselves. And ZASL: zero, that of MDTS.
                 check_command_set(command_set)?;
+                if command_set == csi::VALUES {
+                    out.extend_from_slice(ValuesController::new().as_bytes());
+                }
+            }
+            cns::COMMAND_SET_FORMAT => {
+                // Of key-value namespaces alone, which have one format each.
+                if command_set != csi::VALUES {
+                    return Err(Status::INVALID_FIELD.at(47));
+                }
+                if command.specific != 0 {
+                    return Err(Status::INVALID_FIELD.at(44));
+                }
+                let shape = context.namespaces.iter().flatten().find_map(|one| match one.kind {
+                    NamespaceKind::Values(shape) => Some(shape),
+                    _ => None,
+                });
+                if let Some(shape) = shape {
+                    out.extend_from_slice(ValuesNamespace::format_of(&shape).as_bytes());
+                }
             }
             cns::INDEPENDENT_NAMESPACE => {
                 if let Some(namespace) = or_zeroes(attached.get(id))? {
@@ -145,7 +172,7 @@ impl Controller {
             }
             cns::COMMAND_SETS => {
                 // One combination: all that there are. Vectors of bits, by command set.
-                let sets = [csi::NVM, csi::ZONED, csi::OPEN_CHANNEL, csi::PAGES];
+                let sets = [csi::NVM, csi::VALUES, csi::ZONED, csi::OPEN_CHANNEL, csi::PAGES];
                 let combination = U64::new(sets.into_iter().map(|set| 1 << set).sum());
                 out.extend_from_slice(combination.as_bytes());
             }
@@ -243,6 +270,7 @@ impl Namespace {
             NamespaceKind::OpenChannel(_) => csi::OPEN_CHANNEL,
             NamespaceKind::Zoned(_) => csi::ZONED,
             NamespaceKind::Pages(_) => csi::PAGES,
+            NamespaceKind::Values(_) => csi::VALUES,
         }
     }
 }
@@ -276,7 +304,7 @@ fn allocated<'a>(context: &Context<'a>, id: u32) -> Result<Option<&'a Namespace>
 }
 
 fn check_command_set(command_set: u8) -> Result<(), Refusal> {
-    if matches!(command_set, csi::NVM | csi::ZONED | csi::OPEN_CHANNEL | csi::PAGES) {
+    if matches!(command_set, csi::NVM | csi::VALUES | csi::ZONED | csi::OPEN_CHANNEL | csi::PAGES) {
         Ok(())
     } else {
         Err(Status::INVALID_FIELD.at(47))
@@ -314,6 +342,7 @@ fn capacity_bytes(namespace: &Namespace) -> u128 {
         NamespaceKind::Zoned(shape) => u128::from(shape.capacity_bytes()),
         NamespaceKind::Segments(shape) => u128::from(shape.blocks()) * BLOCK_BYTES as u128,
         NamespaceKind::Pages(shape) => u128::from(shape.capacity_bytes),
+        NamespaceKind::Values(shape) => u128::from(shape.capacity_bytes),
     }
 }
 
@@ -342,8 +371,8 @@ fn features(namespace: &Namespace) -> u8 {
         NamespaceKind::OpenChannel(_) => bits::DEALLOCATED_ERROR,
         NamespaceKind::Zoned(_) => bits::ATOMIC_FIELDS,
         NamespaceKind::Segments(_) => bits::ATOMIC_FIELDS | bits::PREFERRED_FIELDS,
-        // What is atomic is a batch, of any length.
-        NamespaceKind::Pages(_) => 0,
+        // What is atomic is a batch, of any length, or a Store.
+        NamespaceKind::Pages(_) | NamespaceKind::Values(_) => 0,
     }
 }
 
@@ -427,6 +456,7 @@ fn append_namespace(namespace: Option<&Namespace>, context: &mut Context<'_>, ou
             data.preferred_deallocate_alignment = deallocated.into();
             data.lba_formats[0].block_bytes_log2 = namespace.block_bytes_log2();
         }
+        NamespaceKind::Values(_) => unreachable!("it has no such data structure"),
         NamespaceKind::Pages(_) => {
             // Sizes alone: pages have no blocks.
             let name = NamespaceName { subsystem: context.subsystem, id: namespace.id };
@@ -437,6 +467,23 @@ fn append_namespace(namespace: Option<&Namespace>, context: &mut Context<'_>, ou
         }
     }
     out.extend_from_slice(data.as_bytes());
+}
+
+/// A key-value namespace has no logical blocks, and so no data structure that tells of them.
+fn expect_blocks(namespace: Option<&Namespace>) -> Result<(), Refusal> {
+    match namespace.map(|one| one.kind) {
+        Some(NamespaceKind::Values(_)) => Err(Status::INVALID_COMMAND_SET.at(40)),
+        _ => Ok(()),
+    }
+}
+
+/// What the Key Value command set has of a namespace.
+fn values_namespace(namespace: &Namespace, shape: &ValueShape, context: &mut Context<'_>) -> ValuesNamespace {
+    let name = NamespaceName { subsystem: context.subsystem, id: namespace.id };
+    let mut data = ValuesNamespace::of(shape, context.drives.bytes_in_use(name).min(shape.capacity_bytes));
+    data.sharing = sharing(context);
+    data.attributes = attributes(context);
+    data
 }
 
 /// What the Zoned Namespace command set has of a namespace.

@@ -74,6 +74,11 @@ const ZONED_WRITING_COMMANDS: [u8; 3] = [io::WRITE, io::ZONE_APPEND, io::ZONE_SE
 const PAGE_READING_COMMANDS: [u8; 5] = [io::FLUSH, io::PAGE_READ, io::PAGE_CONTROL, io::PAGE_REPORT, opcode::FABRICS];
 const PAGE_WRITING_COMMANDS: [u8; 1] = [io::PAGE_WRITE];
 
+/// Commands of a key-value namespace, for which "logical blocks" are its keys and values.
+const VALUE_READING_COMMANDS: [u8; 5] =
+    [io::FLUSH, io::VALUE_RETRIEVE, io::VALUE_LIST, io::VALUE_EXIST, opcode::FABRICS];
+const VALUE_WRITING_COMMANDS: [u8; 2] = [io::VALUE_STORE, io::VALUE_DELETE];
+
 /// The part of a page that the host asked for, cut out of the page as that is written down piece by piece.
 pub(super) struct Window<'a> {
     out: &'a mut Vec<u8>,
@@ -172,6 +177,7 @@ impl Controller {
                         (&READING_COMMANDS[..], &WRITING_COMMANDS[..], [management, objects])
                     }
                     csi::ZONED => (&ZONED_READING_COMMANDS[..], &ZONED_WRITING_COMMANDS[..], none),
+                    csi::VALUES => (&VALUE_READING_COMMANDS[..], &VALUE_WRITING_COMMANDS[..], none),
                     csi::PAGES => (&PAGE_READING_COMMANDS[..], &PAGE_WRITING_COMMANDS[..], none),
                     _ => return Err(Status::INVALID_FIELD.at(59)),
                 };
@@ -223,7 +229,10 @@ impl Controller {
                 context.drives.bytes_in_use(NamespaceName { subsystem, id: namespace.id }) >> format.bytes_log2()
             }
             NamespaceKind::OpenChannel(geometry) => geometry.blocks(),
-            NamespaceKind::Zoned(_) | NamespaceKind::Segments(_) | NamespaceKind::Pages(_) => {
+            NamespaceKind::Zoned(_)
+            | NamespaceKind::Segments(_)
+            | NamespaceKind::Pages(_)
+            | NamespaceKind::Values(_) => {
                 let name = NamespaceName { subsystem, id: namespace.id };
                 context.drives.bytes_in_use(name) / BLOCK_BYTES as u64
             }

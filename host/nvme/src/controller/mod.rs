@@ -31,7 +31,7 @@ pub use events::Event;
 pub use logs::NOTIFICATIONS_MAX;
 
 use crate::command::admin::GetFeature;
-use crate::command::{AdminCommand, Answer, FabricsCommand, Io, Refusal, Transfer};
+use crate::command::{AdminCommand, Answer, FabricsCommand, Io, IoCommand, Refusal, Transfer, ValueCommand};
 use crate::drives::{Drives, NamespaceName};
 use crate::health::Health;
 use crate::hints::HintState;
@@ -239,7 +239,10 @@ impl Controller {
             return Err(Status::COMMAND_SEQUENCE_ERROR.into());
         }
         let attached = Attached { all: namespaces, set: self.attached };
-        let io = Io::parse(entry, attached, self.features.is_write_through())?;
+        let mut io = Io::parse(entry, attached, self.features.is_write_through())?;
+        if let IoCommand::Value(ValueCommand::Delete { needs_key, .. }) = &mut io.command {
+            *needs_key = self.features.delete_needs_key(io.namespace);
+        }
         if !says_directive(entry) || !io.command.takes_directives() {
             return Ok(io);
         }

@@ -34,6 +34,8 @@ pub mod id {
     pub const DATA_PLACEMENT: u8 = 0x1d;
     /// "Flexible Data Placement Events".
     pub const DATA_PLACEMENT_EVENTS: u8 = 0x1e;
+    /// "Key Value Configuration" (KV).
+    pub const VALUE_CONFIGURATION: u8 = 0x20;
     /// "Host Identifier".
     pub const HOST_ID: u8 = 0x81;
     /// Open-Channel 2.0, "Media Feedback".
@@ -71,6 +73,9 @@ pub const COALESCING_DISABLED: u32 = 1 << 16;
 
 /// "Volatile Write Cache", dword 11 bit 0: WCE.
 pub const WRITE_CACHE_ENABLED: u32 = 1 << 0;
+
+/// "Key Value Configuration" (KV), dword 11 bit 0: EDNEK, a Delete of a key that does not exist is an error.
+pub const DELETE_NEEDS_KEY: u32 = 1 << 0;
 
 /// "Temperature Threshold", dword 11: TMPTH in bits 15 to 0, TMPSEL in 19 to 16, THSEL in 21 and 20.
 pub mod temperature {

@@ -24,6 +24,8 @@ pub mod cns {
     pub const COMMAND_SET_ACTIVE_NAMESPACES: u8 = 0x07;
     /// I/O Command Set Independent Identify Namespace.
     pub const INDEPENDENT_NAMESPACE: u8 = 0x08;
+    /// Identify Namespace of an I/O command set, for a format index.
+    pub const COMMAND_SET_FORMAT: u8 = 0x0a;
     /// Allocated Namespace ID list.
     pub const ALLOCATED_NAMESPACES: u8 = 0x10;
     /// Identify Namespace of an allocated one.
@@ -48,6 +50,8 @@ pub mod cns {
 pub mod csi {
     /// The NVM command set.
     pub const NVM: u8 = 0x00;
+    /// The Key Value command set.
+    pub const VALUES: u8 = 0x01;
     /// The Zoned Namespace command set.
     pub const ZONED: u8 = 0x02;
     /// Open-Channel 2.0, older than these identifiers: the first of those for vendors. Hosts that do not know it leave the

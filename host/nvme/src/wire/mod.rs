@@ -14,10 +14,12 @@
 //! | [`open_channel`] | what Open-Channel 2.0 adds |
 //! | [`zoned`] | zoned namespaces |
 //! | [`pages`] | stores of pages, our own |
+//! | [`values`] | key-value namespaces |
 //!
 //! Comments name the section of the specification, since its figures are counted anew in every revision: "Base" is the
 //! NVM Express Base Specification 2.1 (Fabrics are a part of it), "NVM" the NVM Command Set Specification 1.1, "ZNS" the
-//! Zoned Namespace Command Set Specification 1.1, "OCP" the OCP Datacenter NVMe SSD Specification 2.0. Numbers before a colon are bytes of the structure.
+//! Zoned Namespace Command Set Specification 1.1, "KV" the Key Value Command Set Specification 1.3,
+//! "OCP" the OCP Datacenter NVMe SSD Specification 2.0. Numbers before a colon are bytes of the structure.
 
 pub mod data_placement;
 pub mod directive;
@@ -30,6 +32,7 @@ pub mod opcode;
 pub mod open_channel;
 pub mod pages;
 pub mod status;
+pub mod values;
 pub mod zoned;
 
 pub use entry::{CompletionEntry, SglDescriptor, SubmissionEntry};

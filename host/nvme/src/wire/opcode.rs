@@ -44,7 +44,8 @@ pub mod admin {
     pub const GEOMETRY: u8 = 0xe2;
 }
 
-/// Opcodes on the other queues (NVM, "NVM Command Set Commands"; Open-Channel 2.0, "I/O Commands").
+/// Opcodes on the other queues (NVM, "NVM Command Set Commands"; KV, "Key Value Command Set Commands"; Open-Channel 2.0,
+/// "I/O Commands").
 pub mod io {
     /// "Flush command" (Base).
     pub const FLUSH: u8 = 0x00;
@@ -82,6 +83,16 @@ pub mod io {
     pub const ZONE_RECEIVE: u8 = 0x7a;
     /// ZNS, "Zone Append command".
     pub const ZONE_APPEND: u8 = 0x7d;
+    /// KV, "Store command".
+    pub const VALUE_STORE: u8 = 0x01;
+    /// KV, "Retrieve command".
+    pub const VALUE_RETRIEVE: u8 = 0x02;
+    /// KV, "List command".
+    pub const VALUE_LIST: u8 = 0x06;
+    /// KV, "Delete command".
+    pub const VALUE_DELETE: u8 = 0x10;
+    /// KV, "Exist command".
+    pub const VALUE_EXIST: u8 = 0x14;
     /// Write pages, our own ([`crate::wire::pages`]).
     pub const PAGE_WRITE: u8 = 0xa1;
     /// Read a page, our own ([`crate::wire::pages`]).

@@ -51,6 +51,12 @@ statuses! {
     permanent LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
     permanent CAPACITY_EXCEEDED = 0x081, "Capacity Exceeded";
     transient NAMESPACE_NOT_READY = 0x082, "Namespace Not Ready";
+    // Generic, of key-value namespaces.
+    permanent INVALID_VALUE_SIZE = 0x085, "Invalid Value Size";
+    permanent INVALID_KEY_SIZE = 0x086, "Invalid Key Size";
+    permanent KEY_NOT_FOUND = 0x087, "KV Key Does Not Exist";
+    permanent VALUE_UNRECOVERED = 0x088, "Unrecovered Error";
+    permanent KEY_EXISTS = 0x089, "Key Exists";
     // Command specific (type 1h).
     transient EVENT_LIMIT_EXCEEDED = 0x105, "Asynchronous Event Request Limit Exceeded";
     permanent INVALID_LOG_PAGE = 0x109, "Invalid Log Page";
@@ -58,6 +64,7 @@ statuses! {
     permanent FEATURE_NOT_CHANGEABLE = 0x10e, "Feature Not Changeable";
     permanent FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10f, "Feature Not Namespace Specific";
     permanent COMMAND_SET_REJECTED = 0x12b, "I/O Command Set Combination Rejected";
+    permanent INVALID_COMMAND_SET = 0x12c, "Invalid I/O Command Set";
     permanent STREAM_RESOURCES_FAILED = 0x17f, "Stream Resource Allocation Failed";
     permanent INVALID_ZONE_OPERATION = 0x1b6, "Invalid Zone Operation Request";
     permanent ZRWA_UNAVAILABLE = 0x1b7, "ZRWA Resources Unavailable";

@@ -193,11 +193,11 @@ fn the_other_structures_are_there_too() {
     world.ok(&mut queue, identify(cns::COMMAND_SET_CONTROLLER, 0));
     assert_eq!(world.data, [0; 4096], "no limits");
     world.ok(&mut queue, identify(cns::COMMAND_SETS, 0));
-    assert_eq!(number(&world.data, 0, 8), 1 | 1 << 2 | 1 << 0x30 | 1 << 0x31);
+    assert_eq!(number(&world.data, 0, 8), 1 | 1 << 1 | 1 << 2 | 1 << 0x30 | 1 << 0x31);
     world.ok(&mut queue, identify(cns::UUIDS, 0));
     assert_eq!((world.data[32], &world.data[48..52]), (0, &[0xc1, 0x94, 0xd5, 0x5b][..]));
     assert_eq!(world.refused(&mut queue, of_set(cns::COMMAND_SET_NAMESPACE, 5, 0)), Status::INVALID_FIELD);
-    assert_eq!(world.refused(&mut queue, of_set(cns::COMMAND_SET_CONTROLLER, 0, 1)), Status::INVALID_FIELD);
+    assert_eq!(world.refused(&mut queue, of_set(cns::COMMAND_SET_CONTROLLER, 0, 3)), Status::INVALID_FIELD);
     for unknown in [0x04, 0x14, 0x15, 0x18, 0x1d, 0xff] {
         assert_eq!(world.refused(&mut queue, identify(unknown, 0)), Status::INVALID_FIELD, "{unknown:#x}");
     }

@@ -13,4 +13,5 @@ mod pages;
 mod segments;
 mod storm;
 mod streams;
+mod values;
 mod zoned;

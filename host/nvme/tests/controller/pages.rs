@@ -87,7 +87,7 @@ fn a_store_is_listed_under_its_own_command_set_and_refused_under_others() {
     world.ok(&mut admin, of_set(cns::COMMAND_SET_ACTIVE_NAMESPACES, 0, csi::NVM));
     assert_eq!([0, 4, 8].map(|at| number(&world.data, at, 4)), [1, 2, 0]);
     world.ok(&mut admin, identify(cns::COMMAND_SETS, 0));
-    assert_eq!(number(&world.data, 0, 8), 1 | 1 << 2 | 1 << 0x30 | 1 << 0x31);
+    assert_eq!(number(&world.data, 0, 8), 1 | 1 << 1 | 1 << 2 | 1 << 0x30 | 1 << 0x31);
     for set in [csi::NVM, csi::ZONED, csi::OPEN_CHANNEL] {
         let refused = world.refused(&mut admin, of_set(cns::COMMAND_SET_NAMESPACE, STORE, set));
         assert_eq!(refused, Status::INVALID_FIELD, "{set:#x}");

@@ -6,7 +6,7 @@ use openftl_nvme::wire::fabrics::ANY_CONTROLLER;
 use openftl_nvme::wire::opcode;
 use openftl_nvme::{
     BlockFormat, CommandId, CompletionEntry, Connection, Hints, Namespace, NamespaceKind, PageShape, Queue, QueueError,
-    SubmissionEntry, ZonedShape,
+    SubmissionEntry, ValueShape, ZonedShape,
 };
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -48,6 +48,7 @@ fn entry() -> impl Strategy<Value = SubmissionEntry> {
             opcode::io::MANAGEMENT_RECEIVE, opcode::io::MANAGEMENT_SEND, opcode::io::FLASH_ALLOC,
             opcode::io::FLASH_ALLOC_RANGE, opcode::io::ZONE_SEND, opcode::io::ZONE_RECEIVE, opcode::io::ZONE_APPEND,
             opcode::io::PAGE_WRITE, opcode::io::PAGE_READ, opcode::io::PAGE_CONTROL, opcode::io::PAGE_REPORT,
+            opcode::io::VALUE_LIST, opcode::io::VALUE_DELETE, opcode::io::VALUE_EXIST,
         ]),
         1 => any::<u8>(),
     ];
@@ -143,9 +144,15 @@ impl Storm {
             Step::Namespace { id } => {
                 let bytes = CAPACITY;
                 let hints = HINTS[usize::from(id % 3)];
-                let kind = match id % 4 {
+                let kind = match id % 5 {
                     0 => NamespaceKind::Zoned(SHAPE),
                     1 => NamespaceKind::Pages(PageShape { capacity_bytes: bytes, page_bytes_max: 4000 }),
+                    2 => NamespaceKind::Values(ValueShape {
+                        capacity_bytes: bytes,
+                        keys_max: 9,
+                        key_max: 12,
+                        drive_value_max: 4000,
+                    }),
                     _ => NamespaceKind::Block { format: BlockFormat::FourKib, bytes, hints },
                 };
                 let namespace = Namespace { kind, ..block(u32::from(id), BlockFormat::FourKib) };

@@ -74,7 +74,7 @@ fn a_zoned_namespace_says_what_linux_looks_for() {
     world.ok(&mut admin, of_set(cns::COMMAND_SET_ACTIVE_NAMESPACES, 0, csi::ZONED));
     check(&world.data, "the list of zoned namespaces", 0, 8, u64::from(ZONED));
     world.ok(&mut admin, identify(cns::COMMAND_SETS, 0));
-    check(&world.data, "combination 0 has bit 2", 0, 1, 0b101);
+    check(&world.data, "combination 0 has bit 2", 0, 1, 0b111);
     world.ok(&mut admin, identify(cns::CONTROLLER, 0));
     check(&world.data, "OAES: namespaces, zones", 92, 4, 1 << 8 | 1 << 27);
     check(&world.data, "AWUPF: of no namespace more", 528, 2, 0);
@@ -100,7 +100,7 @@ fn the_effects_of_the_command_set_are_those_of_zones_alone() {
     }
     world.ok(&mut admin, effects(csi::NVM));
     assert_eq!((entry(&world, io::ZONE_APPEND), entry(&world, io::WRITE_ZEROES)), (0, 3));
-    assert_eq!(world.refused(&mut admin, effects(1)), Status::INVALID_FIELD);
+    assert_eq!(world.refused(&mut admin, effects(3)), Status::INVALID_FIELD);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use openftl_bytes::{ByteRequest, RequestId};
 use openftl_core::BLOCK_BYTES;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand};
 use openftl_nvme::command::pages::PagePart;
-use openftl_nvme::command::{PageCommand, ZoneCommand};
+use openftl_nvme::command::{PageCommand, ValueCommand, ZoneCommand};
 use openftl_nvme::{Answer, IoCommand, Span, Status};
 use openftl_nvme_tcp::sgl::Data;
 use openftl_nvme_tcp::target::Slot;
@@ -16,6 +16,7 @@ use crate::device_request::{Lists, device_request};
 use crate::link::{DIRECT_BYTES_MIN, Over};
 use crate::page_request::page_ask;
 use crate::ticket::{Ticket, What};
+use crate::value_request::value_ask;
 use crate::zone_request::zone_request;
 
 impl NvmeConnection {
@@ -50,6 +51,9 @@ impl NvmeConnection {
             let admitted = match part {
                 Part::Bytes(request) if served.is_drive() => served.admit(ticket, claim, request),
                 part if served.is_zoned() => served.admit_zoned(ticket, claim, zone_request(command, part)),
+                part if served.is_values() => {
+                    served.admit_value(ticket, claim, |drive| value_ask(command, part, drive))
+                }
                 part if served.is_store() => {
                     let owner = self.queue.as_ref().expect("there is a queue").controller();
                     served.admit_page(ticket, claim, page_ask(owner, command, part))
@@ -172,6 +176,7 @@ fn is_write(part: Part, command: &Command) -> bool {
                 | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. })
                 | IoCommand::Zone(ZoneCommand::Append { .. } | ZoneCommand::Extend { .. })
                 | IoCommand::Page(PageCommand::Write(PagePart { bytes: 1.., .. }))
+                | IoCommand::Value(ValueCommand::Store { bytes: 1.., .. })
         ),
         _ => false,
     }
@@ -194,6 +199,14 @@ fn payload_bytes(part: Part, command: &IoCommand) -> u64 {
         (
             Part::Whole,
             IoCommand::Page(PageCommand::Write(PagePart { bytes, .. }) | PageCommand::Read { bytes, .. }),
+        ) => u64::from(*bytes),
+        (
+            Part::Whole,
+            IoCommand::Value(
+                ValueCommand::Store { bytes, .. }
+                | ValueCommand::Retrieve { bytes, .. }
+                | ValueCommand::List { bytes, .. },
+            ),
         ) => u64::from(*bytes),
         (Part::Whole, IoCommand::OpenChannel(vector)) => match vector.action {
             VectorAction::Read | VectorAction::Write => u64::from(vector.blocks) * BLOCK_BYTES as u64,

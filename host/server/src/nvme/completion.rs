@@ -4,7 +4,7 @@ use openftl_bytes::RequestId;
 use openftl_core::BLOCK_BYTES;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand};
 use openftl_nvme::command::pages::PagePart;
-use openftl_nvme::command::{PageCommand, Refusal, ZoneCommand};
+use openftl_nvme::command::{PageCommand, Refusal, ValueCommand, ZoneCommand};
 use openftl_nvme::{Answer, CompletionEntry, Io, IoCommand, Status, SubmissionEntry};
 use openftl_nvme_tcp::sgl::Data;
 use openftl_nvme_tcp::target::{Ending, Slot};
@@ -172,6 +172,11 @@ fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
         IoCommand::Page(PageCommand::Write(PagePart { bytes, .. })) => {
             (&counters.writes, Some((&counters.bytes_written, u64::from(*bytes))))
         }
+        IoCommand::Value(ValueCommand::Retrieve { .. }) => (&counters.reads, Some((&counters.bytes_read, bytes))),
+        IoCommand::Value(ValueCommand::Store { bytes, .. }) => {
+            (&counters.writes, Some((&counters.bytes_written, u64::from(*bytes))))
+        }
+        IoCommand::Value(ValueCommand::Delete { .. }) => (&counters.trims, None),
         IoCommand::Compare(_) | IoCommand::Verify(_) => (&counters.reads, None),
         IoCommand::Write { span, .. } | IoCommand::Zone(ZoneCommand::Append { span, .. }) => {
             (&counters.writes, Some((&counters.bytes_written, span.length)))
@@ -194,6 +199,7 @@ fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
         | IoCommand::FlashAllocRange { .. }
         | IoCommand::Zone(_)
         | IoCommand::Page(_)
+        | IoCommand::Value(_)
         | IoCommand::Nothing => {
             if !status.is_success() {
                 counters.errors.add(1);

@@ -3,7 +3,7 @@
 use openftl_bytes::ByteRequest;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand};
 use openftl_nvme::command::pages::PagePart;
-use openftl_nvme::command::{PageCommand, ZoneCommand, ZoneReport};
+use openftl_nvme::command::{PageCommand, ValueCommand, ZoneCommand, ZoneReport};
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::{Answer, Half, Io, IoCommand, NamespaceKind, Span, Status};
 use openftl_nvme_tcp::sgl::Data;
@@ -36,7 +36,8 @@ impl NvmeConnection {
             IoCommand::Write { .. }
             | IoCommand::OpenChannel(VectorCommand { action: VectorAction::Write, .. })
             | IoCommand::Zone(ZoneCommand::Append { .. } | ZoneCommand::Extend { .. })
-            | IoCommand::Page(PageCommand::Write(PagePart { bytes: 1.., .. })) => {
+            | IoCommand::Page(PageCommand::Write(PagePart { bytes: 1.., .. }))
+            | IoCommand::Value(ValueCommand::Store { bytes: 1.., .. }) => {
                 let command = self.commands[slot.index()].as_ref().expect("it has just begun");
                 let is_there = match command.data {
                     Data::InCapsule(bytes) => self.link.input().len() >= bytes as usize,
@@ -70,7 +71,7 @@ impl NvmeConnection {
             }
             IoCommand::Page(PageCommand::Write(_) | PageCommand::Read { .. } | PageCommand::Stat { .. }) => Part::Whole,
             IoCommand::Page(command) => return self.answer_page_command(slot, command, turn),
-            IoCommand::OpenChannel(_) | IoCommand::Zone(_) => Part::Whole,
+            IoCommand::OpenChannel(_) | IoCommand::Zone(_) | IoCommand::Value(_) => Part::Whole,
             IoCommand::Flush if io.namespace == ALL_NAMESPACES => {
                 let left = (0..turn.served.len()).map(|export| (export, Part::Bytes(ByteRequest::Flush))).collect();
                 return self.start_all(slot, left, 0, turn);

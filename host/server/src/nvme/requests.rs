@@ -12,8 +12,9 @@ use openftl_zones::ZoneError;
 
 use super::{NvmeConnection, Part, Stage, Turn};
 use crate::ServedDrive;
+use crate::ended::Ended;
 use crate::link::Over;
-use crate::served::{Ended, Served};
+use crate::served::Served;
 use crate::ticket::Ticket;
 
 impl NvmeConnection {
@@ -102,6 +103,7 @@ impl NvmeConnection {
             Ended::Command(finished) => self.command_ended(slot, export, finished, turn),
             Ended::Zone(finished) => self.zone_request_ended(slot, export, finished, turn),
             Ended::Page(finished) => self.page_request_ended(slot, export, finished, turn),
+            Ended::Value(finished) => self.value_request_ended(slot, export, finished, turn),
         }
     }
 

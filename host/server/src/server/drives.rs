@@ -6,9 +6,10 @@ use openftl_core::{Clock, Time};
 use super::Server;
 use crate::connection::Connection;
 use crate::end::ServeError;
+use crate::ended::Ended;
 use crate::nvme::Turn;
 use crate::page_request::PageError;
-use crate::served::{Ended, Served};
+use crate::served::Served;
 use crate::served_drive::ServedDrive;
 use crate::ticket::{Ticket, What};
 
@@ -97,6 +98,7 @@ pub(super) fn drain_and_flush<T: ServedDrive, C: Clock>(
                     status => Err(format!("{status:?}")),
                 },
                 Ended::Zone(finished) => finished.result.map_err(|error| error.to_string()),
+                Ended::Value(finished) => finished.outcome.map(drop).map_err(|error| error.to_string()),
                 Ended::Page(finished) => match finished.outcome {
                     Ok(_) => Ok(()),
                     Err(PageError::Store(error, _)) => Err(error.to_string()),

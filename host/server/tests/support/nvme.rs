@@ -229,6 +229,7 @@ impl Served {
                 capacity_bytes: drive.capacity_bytes(),
                 page_bytes_max: drive.page_bytes_max(),
             }),
+            Other::Values(_) => unreachable!("these have tests of their own"),
             Other::Device(device) => NamespaceKind::OpenChannel(device.geometry()),
         });
         for (id, kind) in (2..).zip(kinds) {

@@ -1,4 +1,4 @@
-//! Where a store of pages is: `nvme-tcp://MACHINE[:PORT][/SUBSYSTEM][?namespace=ID]`.
+//! Where a drive of another process or machine is: `nvme-tcp://MACHINE[:PORT][/SUBSYSTEM][?namespace=ID]`.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -17,7 +17,7 @@ const SUBSYSTEM_DEFAULT: &str = "nqn.2026-11.org.openftl:drive";
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StoreUri {
+pub struct DriveUri {
     /// Machine and port.
     pub address: String,
     /// The subsystem.
@@ -28,13 +28,13 @@ pub struct StoreUri {
 
 /// A text that is no such URI, or of which no machine is known.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{text}` is no place of a store of pages: {why}; write it like nvme-tcp://127.0.0.1:4420")]
+#[error("`{text}` is no place of a served drive: {why}; write it like nvme-tcp://127.0.0.1:4420")]
 pub struct UriError {
     text: String,
     why: String,
 }
 
-impl StoreUri {
+impl DriveUri {
     /// Whether a text is meant to be one.
     #[must_use]
     pub fn is_meant(text: &str) -> bool {
@@ -52,10 +52,10 @@ impl StoreUri {
     }
 }
 
-impl FromStr for StoreUri {
+impl FromStr for DriveUri {
     type Err = UriError;
 
-    fn from_str(text: &str) -> Result<StoreUri, UriError> {
+    fn from_str(text: &str) -> Result<DriveUri, UriError> {
         let error = |why: &str| UriError { text: text.to_owned(), why: why.to_owned() };
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| error("it does not begin with nvme-tcp://"))?;
         let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
@@ -77,11 +77,11 @@ impl FromStr for StoreUri {
         let address = if has_port { machine.to_owned() } else { format!("{machine}:{PORT_DEFAULT}") };
         let subsystem = if subsystem.is_empty() { SUBSYSTEM_DEFAULT } else { subsystem };
         let subsystem = Nqn::new(subsystem).map_err(|found| error(&found.to_string()))?;
-        Ok(StoreUri { address, subsystem, namespace })
+        Ok(DriveUri { address, subsystem, namespace })
     }
 }
 
-impl fmt::Display for StoreUri {
+impl fmt::Display for DriveUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}", self.address)?;
         if self.subsystem.as_str() != SUBSYSTEM_DEFAULT {
@@ -105,9 +105,9 @@ mod tests {
             ("nvme-tcp://[::1]?namespace=3", "[::1]:4420", SUBSYSTEM_DEFAULT, 3),
             (&format!("nvme-tcp://a:1/{other}?namespace=2"), "a:1", other, 2),
         ] {
-            let uri: StoreUri = text.parse().unwrap();
+            let uri: DriveUri = text.parse().unwrap();
             assert_eq!((uri.address.as_str(), uri.subsystem.as_str(), uri.namespace), (address, subsystem, namespace));
-            assert_eq!(uri.to_string().parse::<StoreUri>().unwrap(), uri, "{text}");
+            assert_eq!(uri.to_string().parse::<DriveUri>().unwrap(), uri, "{text}");
         }
         for text in [
             "127.0.0.1:4420",
@@ -120,7 +120,7 @@ mod tests {
             "nvme-tcp://a?namespace=x",
             "nvme-tcp://a?timeout=1",
         ] {
-            let error = text.parse::<StoreUri>().unwrap_err().to_string();
+            let error = text.parse::<DriveUri>().unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}`")) && error.contains("nvme-tcp://127.0.0.1:4420"), "{error}");
         }
     }
