@@ -16,7 +16,7 @@
 //! | [`flash_alloc`] | what each way of telling a drive about lifetimes gains |
 //! | [`demand_mapping`] | how fast a drive is that has memory for a part of its map |
 //! | [`zns`] | what zones save against a page FTL, and what flushes and wide zones cost |
-//! | [`amf`] | what a log-structured file system saves on segments, against a page FTL |
+//! | [`amf`] | what ALFS saves on segments, against ext4 and F2FS on a page FTL |
 //! | [`waf_theory`] | write amplification of each victim policy, beside theory |
 //!
 //! How a claim is judged is in [`claim`], what several seeds say together in [`report`]. What experiments and others show is in
