@@ -50,7 +50,7 @@ const OPEN_MAX: usize = 256;
 
 fn phases_in(recording: &[u8]) -> Result<usize, BadRecording> {
     let (mut recording, mut phases) = (Recording::new(recording)?, 0);
-    while let Some(recorded) = recording.next()? {
+    while let Some(recorded) = recording.read_next()? {
         phases += usize::from(matches!(recorded, Recorded::Phase { .. }));
     }
     Ok(phases)
@@ -66,7 +66,7 @@ struct Host<'a> {
 
 impl Host<'_> {
     fn new(folder: PathBuf, device: &str) -> Host<'_> {
-        let memory = (0..WRITE_BYTES_MAX as usize).map(|at| (at * 31 >> 5) as u8).collect();
+        let memory = (0..WRITE_BYTES_MAX as usize).map(|at| ((at * 31) >> 5) as u8).collect();
         Host { folder, device, files: BTreeMap::new(), memory }
     }
 

@@ -97,15 +97,15 @@ const LOG: u32 = 1;
 /// Which load.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileModel {
-    /// See the module, as for the others.
+    /// `random`, as the module says, and so on.
     Random,
-    /// .
+    /// `sequential`.
     Sequential,
-    /// .
+    /// `postmark`.
     Postmark,
-    /// .
+    /// `oltp`.
     Oltp,
-    /// .
+    /// `tpc-c`.
     TpcC,
 }
 

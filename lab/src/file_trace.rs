@@ -174,7 +174,7 @@ impl<'a> Recording<'a> {
     ///
     /// # Errors
     /// If it is not as the module says.
-    pub fn next(&mut self) -> Result<Option<Recorded>, BadRecording> {
+    pub fn read_next(&mut self) -> Result<Option<Recorded>, BadRecording> {
         let at = self.at;
         let Some(token) = self.byte() else { return Ok(None) };
         self.token(token).map(Some).ok_or(BadRecording::Token { at })
@@ -388,7 +388,7 @@ mod tests {
 
     fn all(bytes: &[u8]) -> Vec<Recorded> {
         let mut recording = Recording::new(bytes).unwrap();
-        std::iter::from_fn(|| recording.next().unwrap()).collect()
+        std::iter::from_fn(|| recording.read_next().unwrap()).collect()
     }
 
     fn write(first: u64, blocks: u32) -> Recorded {
@@ -442,9 +442,9 @@ mod tests {
         let mut bytes = Recorder::new(&head()).finish();
         let at = bytes.len();
         bytes.push(0b1100_0011);
-        assert_eq!(Recording::new(&bytes).unwrap().next(), Err(BadRecording::Token { at }));
+        assert_eq!(Recording::new(&bytes).unwrap().read_next(), Err(BadRecording::Token { at }));
         bytes[at] = TRIM;
-        assert_eq!(Recording::new(&bytes).unwrap().next(), Err(BadRecording::Token { at }));
+        assert_eq!(Recording::new(&bytes).unwrap().read_next(), Err(BadRecording::Token { at }));
     }
 
     #[test]

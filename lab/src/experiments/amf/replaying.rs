@@ -24,7 +24,7 @@ struct UntilFlush<'r, 'a> {
 
 impl Load for UntilFlush<'_, '_> {
     fn step(&mut self) -> Option<Access> {
-        match self.recording.next() {
+        match self.recording.read_next() {
             Ok(Some(Recorded::Access(access))) => return Some(access),
             Ok(ended) => self.ended = ended,
             Err(error) => self.failure = Some(error),
