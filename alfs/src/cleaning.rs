@@ -4,11 +4,12 @@
 //! little of use, or has been left alone for long.
 //!
 //! Nodes do not move at once: they are made dirty, and go to their log with the next record. A segment of which nothing is of use any more is trimmed when
-//! a durable record says so.
+//! a durable record says so. Blocks that are moved change the same nodes again and again, so several segments are cleaned before there is a record, as
+//! long as there are free ones.
 
 use crate::block::{Kind, verify};
 use crate::inode::fields;
-use crate::segments::{CLEAN_BELOW, IS_MAP, IS_NODE, Log, Owner, owners};
+use crate::segments::{IS_MAP, IS_NODE, Log, Owner, RECORD_BELOW, owners};
 use crate::tree::{Place, about};
 use crate::volume::{Io, Step, Stop, Volume};
 use crate::writing::place_of;
@@ -24,6 +25,9 @@ const SILENCE: Nanos = Nanos::from_millis(1_000);
 
 /// The share of a segment that has to be of no use, to be cleaned without need: one of so many.
 const WORTH: u32 = 8;
+
+/// Segments that are cleaned before there is a record for them, at most.
+const EMPTIED_MAX: usize = 8;
 
 /// A block that may move.
 #[derive(Debug)]
@@ -74,6 +78,11 @@ impl Cleaning {
         self.is_content = false;
     }
 
+    /// Segments that were cleaned, and no durable record says so: their nodes are still to be written elsewhere.
+    fn awaiting_record(&self) -> impl Iterator<Item = u32> + '_ {
+        self.cleaned.iter().chain(&self.emptied).copied()
+    }
+
     /// A segment has failed, and what is in it moves first.
     pub fn evacuate(&mut self, segment: u32, owners: Vec<Owner>) {
         self.failed.insert(segment, owners);
@@ -107,12 +116,13 @@ impl Cleaning {
 impl<T: SegmentTarget> Volume<T> {
     /// Whether the file system cleans, whatever hosts do.
     fn has_to_clean(&self) -> bool {
-        self.segments.free() < CLEAN_BELOW
+        self.segments.free() < self.segments.shape.clean_below()
     }
 
     /// Whether there may be more free segments without anything being deleted.
     pub(crate) fn can_gain_segments(&self) -> bool {
         self.cleaning.victim.is_some()
+            || self.cleaning.awaiting_record().next().is_some()
             || self.segments.greedy_victim(&self.cleaning.avoid).is_some()
             || self.segments.has_useless()
             || self.has_trimmed()
@@ -192,6 +202,14 @@ impl<T: SegmentTarget> Volume<T> {
         true
     }
 
+    /// The segment with the least of use, unless there has to be a record for those that were cleaned.
+    fn needed_victim(&self) -> Option<u32> {
+        let awaiting: BTreeSet<u32> = self.cleaning.awaiting_record().collect();
+        let waiting = awaiting.len().max(self.segments.useless().len());
+        let is_record_due = waiting >= EMPTIED_MAX || waiting > 0 && self.segments.free() < RECORD_BELOW;
+        (!is_record_due).then(|| self.segments.greedy_victim(&(&self.cleaning.avoid | &awaiting))).flatten()
+    }
+
     fn choose_victim(&mut self) -> bool {
         if !self.cleaning.failed.is_empty() {
             return self.begin_evacuation();
@@ -199,11 +217,15 @@ impl<T: SegmentTarget> Volume<T> {
         let victim = match self.has_to_clean() {
             // What is of no use already comes first.
             true if self.has_trimmed() || !self.syncing.is_idle() => return false,
-            true if self.segments.has_useless() => {
-                let was_wanted = std::mem::replace(&mut self.syncing.is_wanted, true);
-                return !was_wanted;
+            true => {
+                let victim = self.needed_victim();
+                if victim.is_none() && (self.cleaning.awaiting_record().next().is_some() || self.segments.has_useless())
+                {
+                    let was_wanted = std::mem::replace(&mut self.syncing.is_wanted, true);
+                    return !was_wanted;
+                }
+                victim
             }
-            true => self.segments.greedy_victim(&self.cleaning.avoid),
             false if self.cleaning_due().is_some_and(|due| due <= self.now) => {
                 let victim = self.worthy_victim();
                 self.cleaning.is_content = victim.is_none();
@@ -348,7 +370,7 @@ impl<T: SegmentTarget> Volume<T> {
             if !victim.has_skipped {
                 self.cleaning.cleaned.push(victim.segment);
             }
-            self.syncing.is_wanted = true;
+            self.syncing.is_wanted |= victim.has_failed || victim.has_skipped || !self.has_to_clean();
             self.statistics.segments_cleaned += 1;
         }
         Ok(true)

@@ -15,9 +15,7 @@ use crate::inode::{Fields, IS_INLINE, fields_mut};
 use crate::node_map::block_of;
 use crate::operation::{FileKind, FileSystem, FileTime, Inode};
 use crate::record::{HeadPlace, NoRecord, Record};
-use crate::segments::{
-    ANCHORS, Head, LOGS, Log, Owner, SEGMENT_BLOCKS_MIN, SEGMENTS_MIN, Segment, Shape, State, WAIT_BELOW,
-};
+use crate::segments::{ANCHORS, Head, LOGS, Log, Owner, SEGMENT_BLOCKS_MIN, SEGMENTS_MIN, Segment, Shape, State};
 use crate::volume::{Options, Volume};
 use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm};
 use openftl_parts::target::{Durability, IoError, Request, SegmentTarget};
@@ -542,7 +540,8 @@ impl<T: SegmentTarget> Volume<T> {
                 return Err((self.target, MountError::Stopped(why)));
             }
             // With the map of nodes on media, what a rebuild finds is what was there.
-            self.syncing.wants_map = !self.map.changes.is_empty() && self.segments.free() >= WAIT_BELOW;
+            self.syncing.wants_map =
+                !self.map.changes.is_empty() && self.segments.free() >= self.segments.shape.wait_below();
             let has_changes = self.syncing.due.is_some() || self.syncing.is_wanted || self.syncing.wants_map;
             if !has_changes && self.syncing.is_idle() && self.io.is_empty() {
                 return Ok(self.target);

@@ -31,7 +31,7 @@ use crate::node_map::{NODES_PER_BLOCK, block_of};
 use crate::operation::{FileKind, FileTime, Inode, Refusal};
 use crate::record::MapBlock;
 use crate::scanning::{Scan, scan, summary_of};
-use crate::segments::{ANCHORS, IS_NODE, OWNERS_PER_BLOCK, Owner, Segment, State, WAIT_BELOW, put_owners};
+use crate::segments::{ANCHORS, IS_NODE, OWNERS_PER_BLOCK, Owner, Segment, State, put_owners};
 use crate::tree::{FANOUT, LEVELS, Place, SLOTS, about, span};
 use crate::volume::{Options, Volume};
 use crate::writing::slot_of;
@@ -600,7 +600,7 @@ impl<T: SegmentTarget> Rebuild<'_, T> {
                 self.fill_up(segment)?;
             }
         }
-        if self.volume.segments.free() < WAIT_BELOW {
+        if self.volume.segments.free() < self.volume.segments.shape.wait_below() {
             self.trim_useless()?;
         }
         self.volume.syncing.wants_map = true;

@@ -158,7 +158,24 @@ impl Shape {
     /// Segments that no file can have: the logs', those that cleaning works with, and a twentieth so that it finds something worth its work.
     #[must_use]
     pub fn reserve(self) -> u32 {
-        LOGS as u32 + CLEANING_RESERVE + (self.segments - ANCHORS) / 20
+        LOGS as u32 + CLEANING_RESERVE + self.twentieth()
+    }
+
+    fn twentieth(self) -> u32 {
+        (self.segments - ANCHORS) / 20
+    }
+
+    /// With fewer free segments than this nothing is changed by hosts until there are more. On larger volumes there are more then, so that several
+    /// segments can be cleaned before there is a record for them.
+    #[must_use]
+    pub fn wait_below(self) -> usize {
+        RECORD_BELOW + (self.twentieth() as usize / 4).min(WAIT_EARLIER_MAX)
+    }
+
+    /// With fewer free segments than this the file system cleans.
+    #[must_use]
+    pub fn clean_below(self) -> usize {
+        self.wait_below() + CLEAN_AHEAD
     }
 
     /// Blocks that files and their nodes can have.
@@ -190,11 +207,14 @@ impl Shape {
 /// Segments that cleaning works with.
 const CLEANING_RESERVE: u32 = 5;
 
-/// With fewer free segments than this the file system cleans.
-pub const CLEAN_BELOW: usize = 8;
+/// With fewer free segments than this there is a record for each segment that is cleaned.
+pub const RECORD_BELOW: usize = 4;
 
-/// With fewer than this nothing is changed by hosts until there are more.
-pub const WAIT_BELOW: usize = 4;
+/// By how many segments, at most, hosts of larger volumes wait earlier than that.
+const WAIT_EARLIER_MAX: usize = 8;
+
+/// So many segments before hosts wait cleaning begins.
+const CLEAN_AHEAD: usize = 4;
 
 /// With so many hosts can delete, even if cleaning gains nothing.
 pub const DELETE_ABOVE: usize = 2;

@@ -15,7 +15,7 @@ use crate::inode::fields;
 use crate::node_map::{block_of, nodes_of, set_address_in};
 use crate::operation::{Reply, Ticket};
 use crate::record::{HeadPlace, NewOwners, Record};
-use crate::segments::{ANCHORS, CLEAN_BELOW, IS_MAP, IS_NODE, Log, Owner, State};
+use crate::segments::{ANCHORS, IS_MAP, IS_NODE, Log, Owner, State};
 use crate::volume::{Io, Step, Stop, Volume};
 use crate::writing::slot_of;
 use openftl_core::Time;
@@ -503,7 +503,7 @@ impl<T: SegmentTarget> Volume<T> {
 
     /// Trims segments of which the last record says that nothing in them is of use: it is durable, and nothing has changed since that it does not say.
     fn trim_useless(&mut self) -> bool {
-        let is_short = self.segments.free() < CLEAN_BELOW;
+        let is_short = self.segments.free() < self.segments.shape.clean_below();
         if self.syncing.is_flushing {
             return false;
         }

@@ -9,7 +9,7 @@ use crate::cleaning::Cleaning;
 use crate::node_map::{NodeMap, address_in};
 use crate::operation::{FileTime, Operation, Refusal, Reply, Ticket};
 use crate::reading::Reading;
-use crate::segments::{DELETE_ABOVE, Head, Log, Segments, Shape, WAIT_BELOW};
+use crate::segments::{DELETE_ABOVE, Head, Log, Segments, Shape};
 use crate::syncing::Syncing;
 use openftl_core::{Frame, FrameForm, Nanos, Time};
 use openftl_parts::target::{Done, Durability, IoError, Request, SegmentTarget};
@@ -350,7 +350,7 @@ impl<T: SegmentTarget> Volume<T> {
     /// cleaned, so nobody waits for that; hosts can still delete.
     pub(crate) fn expect_segments(&self, to_append: bool) -> Step<()> {
         let free = self.segments.free();
-        match free < WAIT_BELOW {
+        match free < self.segments.shape.wait_below() {
             false => Ok(()),
             true if self.can_gain_segments() => Err(Stop::Wait),
             true if to_append || free < DELETE_ABOVE => Err(Refusal::NoRoom.into()),

@@ -11,10 +11,13 @@
 //! | [`binding`] | what of that knowledge a drive is told |
 //! | [`workload`] | blocks chosen one by one: uniform, popular, in order |
 //! | [`trace`] | what real hosts were recorded to do |
+//! | [`file_load`] | what programs do to files |
+//! | [`file_trace`] | what a file system of Linux was recorded to write for that |
 //! | [`zipf`] | a distribution in which few are popular |
 //! | [`driver`] | keeps a drive busy at a queue depth and checks every block that comes back |
 //! | [`outcome`] | what one phase of a run measured |
 //! | [`trial`] | a drive under a load: filled, warmed up, measured, read back |
+//! | [`alfs_trial`] | ALFS under a load of files |
 //! | [`steady`] | brings a drive into its steady state |
 //! | [`map_caches`] | a model of maps that are loaded before they are changed |
 //! | [`theory`] | write amplification as the literature computes it |
@@ -25,9 +28,12 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod alfs_trial;
 pub mod binding;
 pub mod driver;
 pub mod experiments;
+pub mod file_load;
+pub mod file_trace;
 pub mod fit;
 pub mod likeness;
 pub mod load;

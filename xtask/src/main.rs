@@ -9,6 +9,7 @@
 //! | `setup` | installs what the system tests need | [`setup`] |
 //! | `fuzz` | libFuzzer on every parser | [`fuzz`] |
 //! | `linux` | builds the Linux kernel that system tests use as an NVMe host | [`linux`] |
+//! | `file-traces` | records what ext4 and F2FS of that kernel write, for an experiment | [`file_traces`] |
 //! | `rocksdb` | a real RocksDB with the plugin for it | [`rocksdb`] |
 //! | `sqlite` | SQLite's own suites on a store of pages | [`mod@sqlite`] |
 //! | `package` | what people install OpenFTL with | [`package`] |
@@ -20,6 +21,7 @@ mod architecture;
 mod bench;
 mod book;
 mod check;
+mod file_traces;
 mod fuzz;
 mod interop;
 mod linux;
@@ -58,6 +60,8 @@ cargo xtask: what a contributor does
   cargo xtask fuzz TARGET --input FILE runs one input once, such as one that failed
   cargo xtask linux                    builds a Linux kernel that runs as a process, from Debian's linux-source; tests with
                                        Linux as the NVMe host boot it, or the one that OPENFTL_LINUX_UML names
+  cargo xtask file-traces              records in that kernel what ext4 and F2FS write for loads of files: the recordings that
+                                       `openftl reproduce amf` replays (root, about six minutes)
   cargo xtask rocksdb [--debian]       builds RocksDB in the folder rocksdb where cargo builds, and the plugin for table drives;
                                        with --debian the packages of Debian are used, and db_stress and the plugin are
                                        built for them: for tests, not for figures. Ends with the lines that put RocksDB
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
         }
         Some((&"check", rest)) => no_arguments("check", rest).map(|()| check::run()),
         Some((&"linux", rest)) => no_arguments("linux", rest).map(|()| linux::run()),
+        Some((&"file-traces", rest)) => no_arguments("file-traces", rest).map(|()| file_traces::run()),
         Some((&"package", rest)) => package::Options::parse(rest).map(package::run),
         Some((&"rocksdb", rest)) => rocksdb::Options::parse(rest).map(rocksdb::run),
         Some((&"sqlite", rest)) => no_arguments("sqlite", rest).map(|()| sqlite::command()),
@@ -100,8 +105,8 @@ fn main() -> ExitCode {
         Some((&"bench", rest)) => bench::Options::parse(rest).map(|options| bench::run(&options)),
         Some((&"fuzz", rest)) => fuzz::Options::parse(rest).map(|options| fuzz::run(&options)),
         Some((command, _)) => Err(format!(
-            "there is no command `{command}`; there are check, test, bench, book, setup, fuzz, linux, rocksdb, sqlite, \
-             package and interop"
+            "there is no command `{command}`; there are check, test, bench, book, setup, fuzz, linux, file-traces, \
+             rocksdb, sqlite, package and interop"
         )),
     };
     result.unwrap_or_else(|error| {
