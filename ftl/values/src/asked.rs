@@ -22,6 +22,14 @@ impl Held {
         }
     }
 
+    /// They are needed no more.
+    pub fn release(self, staging: &mut Frames, waiting_bytes: &mut usize) {
+        match self {
+            Held::Bytes(bytes) => *waiting_bytes -= bytes.len(),
+            Held::Frames { frames, .. } => frames.iter().for_each(|frame| staging.release(*frame)),
+        }
+    }
+
     /// The bytes, piece by piece.
     pub fn pieces<'a>(&'a self, staging: &'a Frames) -> impl Iterator<Item = &'a [u8]> {
         let (whole, frames, bytes) = match self {

@@ -259,7 +259,7 @@ impl ValueFtl {
         let bytes = result.map_or(0, |facts| u64::from(facts.bytes));
         match asked.deed {
             Deed::Store { value, .. } => {
-                release(value, &mut self.staging, &mut self.waiting_bytes);
+                value.release(&mut self.staging, &mut self.waiting_bytes);
                 (statistics.stores, statistics.bytes_stored) =
                     (statistics.stores + is_good, statistics.bytes_stored + bytes);
             }
@@ -382,14 +382,6 @@ impl ValueFtl {
         }
         self.answers = answers;
         is_news
-    }
-}
-
-/// The bytes of a value are needed no more.
-pub(crate) fn release(value: Held, staging: &mut Frames, waiting_bytes: &mut usize) {
-    match value {
-        Held::Bytes(bytes) => *waiting_bytes -= bytes.len(),
-        Held::Frames { frames, .. } => frames.iter().for_each(|frame| staging.release(*frame)),
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::asked::{Asked, Deed, Effect, Held, Phase, Plan};
 use crate::change::{CHANGE_BYTES, Change};
 use crate::directory::Pending;
-use crate::drive::{ValueFtl, release};
+use crate::drive::ValueFtl;
 use crate::error::ValueError;
 use crate::ids::{self, SLOTS, extent};
 use crate::key::Key;
@@ -122,7 +122,8 @@ impl ValueFtl {
         // The bytes have been taken.
         let asked = self.asked[at].as_mut().expect("a request under way");
         if let Deed::Store { value, .. } = &mut asked.deed {
-            release(std::mem::replace(value, Held::Bytes(Vec::new())), &mut self.staging, &mut self.waiting_bytes);
+            let taken = std::mem::replace(value, Held::Bytes(Vec::new()));
+            taken.release(&mut self.staging, &mut self.waiting_bytes);
         }
     }
 
