@@ -91,7 +91,7 @@ fn record(line: &str, kernel: &Path, program: &Path) -> Result<(), String> {
         .args([format!("BYTES={bytes}"), format!("SEED={seed}")])
         .stdin(Stdio::null());
     shell::run(&mut guest)?;
-    let folder = shell::root().join("lab/src/experiments/amf/recordings");
+    let folder = shell::root().join("lab/recordings");
     let recording = folder.join(format!("{name}.trace"));
     let packed = shell::run(Command::new(program).arg("pack").args([&log, &recording]).args([
         file_system,

@@ -11,6 +11,7 @@
 //! `cargo xtask file-traces`) and is replayed on the page FTL. What the page FTL keeps for itself as over-provisioning ALFS has as free
 //! segments. Figures are for each block that programs write.
 
+mod recordings;
 mod replaying;
 mod telling;
 
@@ -86,35 +87,9 @@ impl System {
     }
 }
 
-macro_rules! recordings {
-    ($($name:literal: $system:ident, $load:ident, $fill:literal;)*) => {
-        /// What file systems of Linux wrote for loads, so full.
-        const RECORDINGS: &[(&str, System, FileModel, u32, &[u8])] = &[
-            $(($name, System::$system, FileModel::$load, $fill, include_bytes!(concat!("amf/recordings/", $name, ".trace"))),)*
-        ];
-    };
-}
-
-recordings! {
-    "ext4-random-60": Ext4, Random, 60;
-    "ext4-random-85": Ext4, Random, 85;
-    "ext4-random-95": Ext4, Random, 95;
-    "ext4-sequential-85": Ext4, Sequential, 85;
-    "ext4-postmark-85": Ext4, Postmark, 85;
-    "ext4-oltp-85": Ext4, Oltp, 85;
-    "ext4-tpc-c-85": Ext4, TpcC, 85;
-    "f2fs-random-60": F2fs, Random, 60;
-    "f2fs-random-85": F2fs, Random, 85;
-    "f2fs-random-95": F2fs, Random, 95;
-    "f2fs-sequential-85": F2fs, Sequential, 85;
-    "f2fs-postmark-85": F2fs, Postmark, 85;
-    "f2fs-oltp-85": F2fs, Oltp, 85;
-    "f2fs-tpc-c-85": F2fs, TpcC, 85;
-}
-
 /// The recordings that the experiment replays: what each is called, and what it is of.
 pub fn recordings() -> impl Iterator<Item = (&'static str, Head)> {
-    RECORDINGS.iter().map(|(name, system, load, fill, _)| {
+    recordings::ALL.iter().map(|(name, system, load, fill)| {
         let file_system = if *system == System::Ext4 { "ext4" } else { "f2fs" };
         let head = Head {
             file_system: file_system.to_owned(),
@@ -305,9 +280,13 @@ fn device(spare: u32, store: Store, seed: u64) -> Result<EmulatedDevice, Experim
 
 fn case(condition: Condition, seed: u64) -> Result<Case, ExperimentError> {
     let Condition { system, load, fill, spare } = condition;
-    let recorded = RECORDINGS.iter().find(|(_, of, by, full, _)| (*of, *by, *full) == (system, load, fill));
-    if let Some((.., recording)) = recorded {
-        return replayed(condition, recording, device(spare, Store::Stamps, seed)?, page_ftl(spare, seed));
+    if let Some(name) = recordings::of(system, load, fill) {
+        return replayed(
+            condition,
+            &recordings::read(name)?,
+            device(spare, Store::Stamps, seed)?,
+            page_ftl(spare, seed),
+        );
     }
     let limits = Limits { max_open: OPEN_SEGMENTS, max_active: OPEN_SEGMENTS };
     let segments =
