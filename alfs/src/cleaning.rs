@@ -132,7 +132,9 @@ impl<T: SegmentTarget> Volume<T> {
     /// Segments that were cleaned before the last record have nothing of use. What their counts still say was below nodes that cannot be read.
     pub(crate) fn forget_leaks(&mut self) {
         for segment in std::mem::take(&mut self.cleaning.emptied) {
-            if self.segments.forget_rest(segment) {
+            let rest = self.segments.forget_rest(segment);
+            if rest > 0 {
+                self.statistics.blocks_forgotten += u64::from(rest);
                 self.changed();
             }
         }

@@ -367,8 +367,8 @@ impl Segments {
         self.changed.insert(index);
     }
 
-    /// A full segment has nothing of use, whatever its count says. Returns whether that said otherwise.
-    pub fn forget_rest(&mut self, index: u32) -> bool {
+    /// A full segment has nothing of use, whatever its count says. Returns what that said.
+    pub fn forget_rest(&mut self, index: u32) -> u32 {
         let segment = &mut self.all[index as usize];
         let rest = std::mem::take(&mut segment.valid);
         assert!(matches!(segment.state, State::Full | State::Failed), "segment {index} was cleaned");
@@ -377,7 +377,7 @@ impl Segments {
             self.useless.insert(index);
             self.changed.insert(index);
         }
-        rest > 0
+        rest
     }
 
     /// Blocks that can be written to `log` before it needs another segment.

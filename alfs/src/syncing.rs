@@ -193,10 +193,13 @@ impl<T: SegmentTarget> Volume<T> {
         if is_whole && (self.syncing.whole_blocks > 0 && is_map_due || self.syncing.wants_map) {
             match self.write_map() {
                 // It can be written with a later record, when something is free.
-                Err(Stop::Wait) if self.has_no_room(Log::ColdNode) => self.cleaning.forget_emptied(),
+                Err(Stop::Wait) if self.has_no_room(Log::ColdNode) => {}
                 written => written?,
             }
             self.syncing.wants_map = false;
+        }
+        if !self.syncing.map_moves.is_empty() {
+            self.cleaning.forget_emptied();
         }
         if self.syncing.is_flushing {
             return Err(Stop::Wait);

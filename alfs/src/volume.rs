@@ -75,6 +75,9 @@ pub struct Statistics {
     pub moved: u64,
     /// Segments that were cleaned.
     pub segments_cleaned: u64,
+    /// Blocks of segments that were cleaned which nobody has, though they counted as of use: those below nodes that cannot be read. With a medium that
+    /// can be read there are none.
+    pub blocks_forgotten: u64,
     /// Segments that were trimmed.
     pub segments_trimmed: u64,
     /// Times that everything was made durable.

@@ -133,6 +133,7 @@ fn a_full_file_system_deletes_and_is_written_over_and_over() {
         host.sync();
     }
     assert!(host.volume().statistics().segments_cleaned > 100);
+    assert_eq!(host.volume().statistics().blocks_forgotten, 0);
     for (at, inode) in files[..full].iter().enumerate() {
         assert_eq!(host.read(*inode, 0, 50_000), bytes(at + 1, 40_000), "file {at}");
     }
@@ -233,6 +234,7 @@ fn a_full_file_system_in_which_each_block_has_a_node_of_its_own_is_overwritten_f
             }
         }
         assert!(host.volume().statistics().segments_cleaned > 50, "{:?}", host.volume().statistics());
+        assert_eq!(host.volume().statistics().blocks_forgotten, 0);
         for (number, inode) in files.iter().enumerate() {
             assert_eq!(host.read(*inode, 0, size), bytes(number, size), "file {number}");
         }

@@ -265,6 +265,12 @@ impl AlfsTrial {
         if !report.is_sound() {
             return Err(AlfsError::NotSound(format!("{:?}", report.findings)));
         }
+        let forgotten = self.mounted().statistics().blocks_forgotten;
+        if forgotten > 0 {
+            return Err(AlfsError::NotSound(format!(
+                "{forgotten} blocks of segments that were cleaned counted as of use"
+            )));
+        }
         let mut verified = 0;
         for (file, Known { inode, stamps }) in std::mem::take(&mut self.files) {
             for (begins, stamps) in (0..).step_by(32).zip(stamps.chunks(32)) {
@@ -298,6 +304,7 @@ fn difference(after: &openftl_alfs::Statistics, before: &openftl_alfs::Statistic
         records: after.records - before.records,
         moved: after.moved - before.moved,
         segments_cleaned: after.segments_cleaned - before.segments_cleaned,
+        blocks_forgotten: after.blocks_forgotten - before.blocks_forgotten,
         segments_trimmed: after.segments_trimmed - before.segments_trimmed,
         syncs: after.syncs - before.syncs,
         bytes_written: after.bytes_written - before.bytes_written,

@@ -152,6 +152,7 @@ fn alfs_bears_every_power_cut_while_it_cleans() {
             points.judge(&mut stage).unwrap_or_else(|error| panic!("seed {seed}, step {at}: {error}"));
         }
         let within = cleaned(&mut stage) - before;
+        assert_eq!(stage.world().subject.statistics().blocks_forgotten, 0, "what was cleaned had nothing of use");
         println!("seed {seed}, protected: {is_protected}: {points}, {within} segments cleaned meanwhile");
         assert!(points.cuts > 10, "too few to show anything: {points}, {within} segments cleaned");
     }
