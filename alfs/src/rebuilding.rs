@@ -2,7 +2,7 @@
 //!
 //! | step | what it does |
 //! |---|---|
-//! | scan | of all blocks of each node the one that counts is chosen: see [`crate::scanning`] |
+//! | scan | of all blocks of each node the one that counts is chosen: see `scanning` |
 //! | read nodes | a node that contradicts itself is none |
 //! | follow names | from the root; a name whose file is gone, or is another kind of file, is removed |
 //! | judge the rest | a file without a name was deleted, or goes to `lost+found` |

@@ -75,13 +75,8 @@ impl Opened {
             true => open_stored(drive, access),
             false => ValueDrive::read(drive)?.open(access),
         };
-        let mut opened = open(access)?;
-        if access == Access::Inspect && !opened.drive().block().recovery_report().clean {
-            // The end of its log may be readable only when something is written behind it: it is recovered, as it would be to be served.
-            drop(opened);
-            open(Access::ReadWrite)?.close()?;
-            opened = open(access)?;
-        }
+        let was_stopped = |opened: &mut ValueStore<EmulatedDevice>| opened.drive().block().recovery_report().clean;
+        let opened = crate::recovered::opened(access, open, was_stopped, |opened| opened.close().map(drop))?;
         Ok(Opened::Here(Box::new(opened)))
     }
 

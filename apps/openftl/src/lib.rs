@@ -42,6 +42,7 @@ mod power;
 mod profiles;
 mod provenance;
 mod ready;
+mod recovered;
 mod report;
 mod reproduce;
 mod result_file;

@@ -98,6 +98,12 @@ fn a_store_whose_server_is_killed_again_and_again_has_every_durable_batch_and_no
             }
         });
         assert!(matches!(failure, StoreFailure::Gone(_)), "{failure}");
+        // Nobody has opened it since, and it is only looked at.
+        let seen = run_openftl(["pages", "get", "--drive", &disk, "0"]).succeeded();
+        let is_newest = [acknowledged, acknowledged + 1]
+            .iter()
+            .any(|wsn| seen.stdout == String::from_utf8_lossy(&bytes_of(0, *wsn)));
+        assert!(is_newest, "page 0 after batch {acknowledged}");
     }
     run_openftl(["check", &disk]).succeeded();
 }
