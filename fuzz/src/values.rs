@@ -5,7 +5,7 @@
 //! ```
 
 use openftl_nvme::command::ValueCommand;
-use openftl_nvme::namespace::{Attached, NamespaceSet};
+use openftl_nvme::namespace::{Attached, NAMESPACES_MAX, NamespaceSet};
 use openftl_nvme::wire::values::ValuesNamespace;
 use openftl_nvme::{Io, IoCommand, Namespace, NamespaceKind, SubmissionEntry, ValueShape};
 use openftl_values::keys_of_list;
@@ -23,7 +23,8 @@ pub fn run(bytes: &[u8]) {
         }
         return;
     }
-    let all = [Some(Namespace { id: 1, uuid: [1; 16], kind: NamespaceKind::Values(SHAPE) })];
+    let mut all = [const { None }; NAMESPACES_MAX as usize];
+    all[0] = Some(Namespace { id: 1, uuid: [1; 16], kind: NamespaceKind::Values(SHAPE) });
     let mut set = NamespaceSet::default();
     set.insert(1);
     for entry in rest.chunks_exact(64) {

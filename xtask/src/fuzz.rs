@@ -322,7 +322,7 @@ mod tests {
         check(&["--seconds", "0"], "--seconds 0");
         check(&["--fast"], "--fast");
         check(&["nbd", "flash"], "flash");
-        check(&["protocol"], "there are catalog, control, drive_description");
+        check(&["protocol"], "there are alfs, catalog, control, drive_description");
         check(&["--input", "found"], "name the target");
         check(&["--short", "nbd"], "leave the rest away");
     }
