@@ -11,7 +11,8 @@
 //! | write | both anchors are trimmed, segments that are written in part are filled up, and one record follows |
 //!
 //! Nothing is written before the last step. After it has begun the anchors are empty, what is written to logs is newer than what was there and says the
-//! same, and nothing else is trimmed before the record is durable. So after a power cut in the middle the volume can be rebuilt again.
+//! same, and nothing else is trimmed before the record is durable, unless too few segments are free: then those in which nothing was claimed go first, and
+//! with them what they told of deleted files. So after a power cut in the middle the volume can be rebuilt again.
 //!
 //! # What comes back
 //! After an unmount: the volume as it was, because an unmount writes the map of nodes. Otherwise the newest block of each node, also of a sync that did
