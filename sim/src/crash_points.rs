@@ -1,5 +1,5 @@
 //! Every crash point of a workload: each state in which a power cut can leave the device is recovered and judged, and so
-//! is each state in which a power cut can leave the device during that recovery.
+//! is each state in which a power cut can leave the device during that recovery, or during one of so many recoveries.
 //!
 //! ```text
 //!   workload   ──●──●──●──●──●──●──▶        ● an event: a program unit, an erase, an acknowledgement
@@ -26,14 +26,16 @@ use crate::stage::Stage;
 use crate::wire::CrashPoint;
 use openftl_parts::Access;
 use rustc_hash::FxHashMap;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
 /// Every recovered drive does some of everything and is closed. One of so many works for longer before that.
 const GOES_ON: u64 = 10;
 
 /// The crash points of one workload so far.
-#[derive(Default)]
 pub struct CrashPoints {
+    /// One recovery of so many is cut as well.
+    cut_one_of: u64,
     /// What was found after the recovery of each state.
     known: FxHashMap<u64, Vec<Found>>,
     /// Different states that a cut of the workload left.
@@ -47,6 +49,19 @@ pub struct CrashPoints {
 }
 
 impl CrashPoints {
+    /// None yet. Of the recoveries one of `cut_one_of` is cut as well: those of neighbouring cuts do nearly the same, and with all of
+    /// them nearly all states are those of recoveries.
+    pub fn new(cut_one_of: NonZeroU64) -> CrashPoints {
+        CrashPoints {
+            cut_one_of: cut_one_of.get(),
+            known: FxHashMap::default(),
+            cuts: 0,
+            recovery_cuts: 0,
+            states: States::NONE,
+            closed: 0,
+        }
+    }
+
     /// Judges the states that a power cut could have left since the last call. `world` is watched ([`crate::wire::Wire::watch`]).
     ///
     /// # Errors
@@ -73,9 +88,9 @@ impl CrashPoints {
     ) -> Result<Vec<Found>, String> {
         self.cuts += 1;
         self.states += crash_point.states;
-        let is_prefix = crash_point.fates.is_none();
+        let is_cut = crash_point.fates.is_none() && self.cuts % self.cut_one_of == 1 % self.cut_one_of;
         let mut recovered = world.after_cut(crash_point, history.clone());
-        if is_prefix {
+        if is_cut {
             recovered.block_world().wire.watch();
         }
         let found = judge(&mut recovered).map_err(|error| format!(": {error}"))?;

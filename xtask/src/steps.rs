@@ -49,9 +49,9 @@ impl Steps {
     /// Runs one step and returns whether it was done.
     pub fn run(&mut self, name: &str, step: impl FnOnce() -> Outcome) -> bool {
         println!("\n==> {name}");
-        let (started, cpu_before) = (Instant::now(), cpu_time());
+        let (started, cpu_before) = (Instant::now(), cpu_time("self"));
         let outcome = step();
-        let (took, cpu) = (started.elapsed(), cpu_time().saturating_sub(cpu_before));
+        let (took, cpu) = (started.elapsed(), cpu_time("self").saturating_sub(cpu_before));
         let done = outcome == Outcome::Done;
         println!("<== {name}: {} ({}, {} of CPU)", words(&outcome), seconds(took), seconds(cpu));
         self.records.push(Record { name: name.to_owned(), outcome, took, cpu });
@@ -86,9 +86,9 @@ fn words(outcome: &Outcome) -> String {
     }
 }
 
-/// CPU time so far: of this process and of all that it has waited for. Nothing where the system does not say it.
-fn cpu_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+/// CPU time so far of a process, by its number or `self`, and of all that it has waited for. Nothing where the system does not say it.
+pub fn cpu_time(process: impl std::fmt::Display) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     Duration::from_millis(ticks(&text) * 1000 / TICKS_PER_SECOND)
 }
 

@@ -4,6 +4,7 @@ use crate::world::world;
 use openftl_parts::Durability;
 use openftl_sim::ZoneCrashPoints;
 use openftl_sim::played::Played;
+use std::sync::Mutex;
 
 fn play(changes: &[(&str, &str)], width: u32, operations: u32, seed: u64) -> ZoneCrashPoints {
     let mut world = world(changes, width, 2, 3, seed);
@@ -25,30 +26,45 @@ pub const ONE_SHOT: &[(&str, &str)] = &[
     ("program_us = [400, 1200]", "program_us = [1200]"),
 ];
 
-#[test]
-fn zones_without_power_loss_protection_bear_every_power_cut() {
-    for (seed, width, operations) in [(0, 1, 16), (1, 3, 16)] {
-        println!("{}", play(UNPROTECTED, width, operations, seed));
-    }
-}
+/// Changes of the profile, the width of a zone in parallel units, how much is done, and the seed.
+type Scene = (&'static [(&'static str, &'static str)], u32, u32, u64);
+
+const SCENES: [Scene; 13] = [
+    (UNPROTECTED, 2, 24, 5),
+    (UNPROTECTED, 3, 24, 6),
+    (UNPROTECTED, 3, 16, 1),
+    (UNPROTECTED, 2, 16, 2),
+    (UNPROTECTED, 1, 16, 4),
+    (UNPROTECTED, 4, 16, 3),
+    (UNPROTECTED, 1, 16, 0),
+    (&[], 1, 40, 0),
+    (&[], 1, 40, 1),
+    (&[], 4, 25, 0),
+    (&[], 4, 25, 1),
+    (ONE_SHOT, 2, 40, 0),
+    (ONE_SHOT, 3, 40, 1),
+];
+
+/// Enough of them to meet what is rare.
+const STATES_MIN: u64 = 100_000;
 
 #[test]
-fn zones_that_can_be_read_at_once_bear_every_power_cut() {
-    println!("{}", play(ONE_SHOT, 2, 40, 0));
-}
-
-#[test]
-fn narrow_zones_bear_every_power_cut() {
-    for seed in 0..2 {
-        println!("{}", play(&[], 1, 40, seed));
-    }
-}
-
-#[test]
-fn wide_zones_bear_every_power_cut() {
-    for seed in 0..2 {
-        println!("{}", play(&[], 4, 25, seed));
-    }
+fn zones_bear_every_power_cut() {
+    let waiting = Mutex::new(SCENES.iter());
+    let work = || {
+        let mut states = 0;
+        loop {
+            let Some(&(changes, width, operations, seed)) = waiting.lock().unwrap().next() else { return states };
+            let points = play(changes, width, operations, seed);
+            println!("{changes:?}, width {width}, seed {seed}: {points}");
+            states += points.cuts + points.recovery_cuts;
+        }
+    };
+    let states: u64 = std::thread::scope(|scope| {
+        let threads = [scope.spawn(work), scope.spawn(work)];
+        threads.map(|thread| thread.join().unwrap()).iter().sum()
+    });
+    assert!(states >= STATES_MIN, "{states} states are fewer than {STATES_MIN}");
 }
 
 #[test]

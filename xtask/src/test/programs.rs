@@ -2,7 +2,7 @@
 //! printed, and the command that runs each failed test alone.
 
 use crate::shell;
-use crate::steps::Outcome;
+use crate::steps::{self, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -253,6 +253,8 @@ impl Job<'_> {
             }
         }
         let errors = errors.join().expect("it only reads");
+        // It has ended or is about to, and its number is its own until it is waited for.
+        let cpu = steps::cpu_time(child.id()).as_secs_f64();
         let status = child.wait().map_err(|error| format!("cannot wait for {name}: {error}"))?;
         let mut tally = reader.tally(status.success(), &self.alone);
         if self.tells {
@@ -276,7 +278,7 @@ impl Job<'_> {
             _ if self.tells => "FAILED".to_owned(),
             failed => format!("{} passed, {failed} FAILED", tally.passed),
         };
-        println!("  {name}: {verdict}, {:.1} s", began.elapsed().as_secs_f64());
+        println!("  {name}: {verdict}, {:.1} s, {cpu:.1} s of CPU", began.elapsed().as_secs_f64());
         Ok(tally)
     }
 }
