@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use openftl_nvme::Nqn;
 use openftl_nvme::wire::identify::IdentifyController;
 use openftl_nvme_tcp::client::{Client, ClientError};
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
@@ -92,6 +93,16 @@ impl Association {
         io.connect(queue, &self.identity, self.controller_id)?;
         Ok(io)
     }
+}
+
+/// This process as the host `host_nqn` of `subsystem`: two processes are two hosts, and so are two clients of one process that have
+/// different `client` numbers.
+#[must_use]
+pub fn identity_of_process(host_nqn: &str, client: u8, subsystem: &Nqn) -> Identity {
+    let mut host_id = [0; 16];
+    host_id[..4].copy_from_slice(&std::process::id().to_le_bytes());
+    host_id[15] = client;
+    Identity { host_id, host_nqn: host_nqn.to_owned(), subsystem_nqn: subsystem.as_str().to_owned() }
 }
 
 fn stream(address: SocketAddr, answer_max: Duration) -> Result<TcpStream, AssociationError> {

@@ -9,10 +9,9 @@ use openftl_nvme::wire::pages::{
     LIST_BYTES_MAX, ListEntry, ListHead, PageStat, PagesNamespace, SessionReport, StoreReport, read_facts,
 };
 use openftl_nvme_media::ANSWER_MAX;
-use openftl_nvme_media::association::{Association, AssociationError};
+use openftl_nvme_media::association::{Association, AssociationError, identity_of_process};
 use openftl_nvme_media::uri::{DriveUri, UriError};
 use openftl_nvme_tcp::client::{ClientError, Payload};
-use openftl_nvme_tcp::fabrics::Identity;
 use openftl_pages::{BlockingStore, Change, PageFacts, Session, SessionId, StoreFacts, StoreFailure, WINDOW};
 use openftl_parts::target::Durability;
 use zerocopy::FromBytes;
@@ -69,12 +68,7 @@ impl RemoteStore {
     /// # Errors
     /// As [`RemoteStore::connect`].
     pub fn connect_within(uri: &DriveUri, answer_max: Duration) -> Result<RemoteStore, ConnectError> {
-        // Two processes are two hosts.
-        let mut host_id = [0; 16];
-        host_id[..4].copy_from_slice(&std::process::id().to_le_bytes());
-        host_id[15] = 1;
-        let subsystem_nqn = uri.subsystem.as_str().to_owned();
-        let identity = Identity { host_id, host_nqn: HOST_NQN.to_owned(), subsystem_nqn };
+        let identity = identity_of_process(HOST_NQN, 1, &uri.subsystem);
         let mut association = Association::make(uri.resolve()?, &identity, answer_max)?;
         let no_store =
             |why: &str| ConnectError::NoStore { uri: uri.to_string(), namespace: uri.namespace, why: why.to_owned() };

@@ -22,10 +22,9 @@ use openftl_nvme::wire::identify::{cns, csi};
 use openftl_nvme::wire::values::ValuesNamespace;
 use openftl_nvme::{Status, SubmissionEntry};
 use openftl_nvme_media::ANSWER_MAX;
-use openftl_nvme_media::association::{Association, AssociationError};
+use openftl_nvme_media::association::{Association, AssociationError, identity_of_process};
 use openftl_nvme_media::uri::{DriveUri, UriError};
 use openftl_nvme_tcp::client::{Client, ClientError, Payload};
-use openftl_nvme_tcp::fabrics::Identity;
 use openftl_nvme_tcp::nvm;
 use openftl_parts::target::Durability;
 use openftl_values::{Condition, Key, keys_of_list};
@@ -132,12 +131,7 @@ impl RemoteValues {
     /// # Errors
     /// As [`RemoteValues::connect`].
     pub fn connect_within(uri: &DriveUri, answer_max: Duration) -> Result<RemoteValues, ConnectError> {
-        // Two processes are two hosts.
-        let mut host_id = [0; 16];
-        host_id[..4].copy_from_slice(&std::process::id().to_le_bytes());
-        host_id[15] = 2;
-        let subsystem_nqn = uri.subsystem.as_str().to_owned();
-        let identity = Identity { host_id, host_nqn: HOST_NQN.to_owned(), subsystem_nqn };
+        let identity = identity_of_process(HOST_NQN, 2, &uri.subsystem);
         let mut association = Association::make(uri.resolve()?, &identity, answer_max)?;
         let found = info_of(&mut association, uri.namespace)?;
         let no_values = || ConnectError::NoValues { uri: uri.to_string(), namespace: uri.namespace };
