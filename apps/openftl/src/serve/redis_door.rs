@@ -160,7 +160,9 @@ impl RedisDoor {
             if data & LISTENER != 0 {
                 self.accept((data ^ LISTENER) as usize, is_served);
             } else if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
-                self.receive(PeerId(data));
+                // A socket that has hung up is ready whatever it is watched for, and what its client waits for reaches nobody.
+                let has_hung_up = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+                self.receive(PeerId(data), has_hung_up);
             }
         }
     }
@@ -197,9 +199,10 @@ impl RedisDoor {
     }
 
     /// Takes what a client has sent: so much of it that the others have their turn.
-    fn receive(&mut self, peer: PeerId) {
+    fn receive(&mut self, peer: PeerId, has_hung_up: bool) {
         let Some(client) = self.clients.get_mut(&peer) else { return };
         if !self.front.wants_input(peer) {
+            client.has_gone |= has_hung_up;
             return;
         }
         match client.socket.read(&mut self.received) {
