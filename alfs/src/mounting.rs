@@ -398,7 +398,7 @@ impl<T: SegmentTarget> Volume<T> {
     fn abandon_patches(&mut self, block: &Bytes) {
         let nodes = patch::entries(block).unwrap_or_default().into_iter().map(|entry| entry.node);
         let blocks = self.map.blocks.len();
-        self.patches.moving.extend(nodes.filter(|node| (block_of(*node) as usize) < blocks));
+        self.patches.abandoned.extend(nodes.filter(|node| (block_of(*node) as usize) < blocks));
         self.changed();
     }
 

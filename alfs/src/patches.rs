@@ -70,6 +70,8 @@ pub(crate) struct Patches {
     pub unrecorded: BTreeSet<u32>,
     /// Nodes that the next sync writes whole.
     pub moving: BTreeSet<u32>,
+    /// Nodes that a sync which a power cut has ended has patched: they are written whole, as many at a time as may be dirty.
+    pub abandoned: BTreeSet<u32>,
     /// Bytes that all patches take in blocks.
     bytes: usize,
     /// The sequence that blocks were last written for, and how many.
@@ -342,11 +344,21 @@ impl<T: SegmentTarget> Volume<T> {
     /// may be dirty.
     pub(crate) fn choose_moving(&mut self) {
         let most = self.dirty_max().saturating_sub(self.cache.dirty());
-        let nodes: Vec<u32> = match self.syncing.wants_map {
-            true => self.patches.movable().take(most).collect(),
-            false if self.segments.free() < self.segments.shape.wait_below() => return,
-            false => self.patches.oldest_if_crowded(self.segments.shape),
-        };
+        let is_short = self.segments.free() < self.segments.shape.wait_below();
+        let mut nodes: Vec<u32> = Vec::new();
+        if !is_short {
+            nodes.extend(self.patches.abandoned.iter().take(most));
+            nodes.iter().for_each(|node| _ = self.patches.abandoned.remove(node));
+            if !self.patches.abandoned.is_empty() {
+                // The others follow with the next record.
+                self.changed();
+            }
+        }
+        if self.syncing.wants_map {
+            nodes.extend(self.patches.movable());
+        } else if !is_short {
+            nodes.extend(self.patches.oldest_if_crowded(self.segments.shape));
+        }
         self.patches.moving.extend(nodes.into_iter().take(most));
     }
 
