@@ -75,7 +75,7 @@ fn a_node_that_has_changed_much_is_written_whole_and_has_no_patch() {
     assert!((3..8).contains(&nodes) && patches > 190, "{nodes} nodes, {patches} blocks of patches");
     host.forget_and_mount();
     for number in 0..200 {
-        assert_eq!(host.read(file, number * 2 << 12, 4096), bytes(number as usize, 4096), "block {}", number * 2);
+        assert_eq!(host.read(file, (number * 2) << 12, 4096), bytes(number as usize, 4096), "block {}", number * 2);
     }
 }
 
