@@ -13,9 +13,16 @@ const RUN_MAX: usize = 64;
 impl<T: SegmentTarget> Volume<T> {
     /// Whether so many blocks can be appended to a log now.
     pub(crate) fn expect_log(&mut self, log: Log, blocks: u32) -> Step<()> {
-        let segments = self.segments.segments_for(log, blocks);
-        let summaries = (segments + 1) * self.segments.shape.summary_blocks() as usize;
-        let has_frames = self.frames() >= blocks as usize + summaries;
+        self.expect_logs(&[(log, blocks)])
+    }
+
+    /// Whether so many blocks can be appended to each of these logs now.
+    pub(crate) fn expect_logs(&mut self, logs: &[(Log, u32)]) -> Step<()> {
+        let logs = logs.iter().filter(|(_, blocks)| *blocks > 0);
+        let needs = logs.map(|(log, blocks)| (*blocks as usize, self.segments.segments_for(*log, *blocks), 1));
+        let (blocks, segments, logs) = needs.fold((0, 0, 0), |all, log| (all.0 + log.0, all.1 + log.1, all.2 + log.2));
+        let summaries = (segments + logs) * self.segments.shape.summary_blocks() as usize;
+        let has_frames = self.frames() >= blocks + summaries;
         if has_frames && segments <= self.segments.free() { Ok(()) } else { Err(Stop::Wait) }
     }
 

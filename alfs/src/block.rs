@@ -5,7 +5,7 @@
 //!   [ ALFS ][kind][version][ place ][ CRC ][ identity ][ sequence ][ volume ][ contents             ]
 //! ```
 //!
-//! The place of a node, and of a block of the map of nodes, is the end of its address: so a copy of such a block among contents is none
+//! The place of a node, of a block of the map of nodes, and of a block of patches is the end of its address: so a copy of such a block among contents is none
 //! ([`is_in_place`]). That of other blocks is 0.
 //!
 //! A block is only what its reader expects if kind, identity and volume agree. The sequence is that of the record that it was written for; of two
@@ -25,7 +25,7 @@ pub const HEADER_BYTES: usize = 32;
 const MAGIC: [u8; 4] = *b"ALFS";
 
 /// The version of the format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// What a block of metadata is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -47,6 +47,8 @@ pub enum Kind {
     Record = 7,
     /// Names in a folder.
     Names = 8,
+    /// How nodes differ from their blocks.
+    Patches = 9,
 }
 
 impl Kind {
@@ -62,6 +64,7 @@ impl Kind {
             6 => Kind::Summary,
             7 => Kind::Record,
             8 => Kind::Names,
+            9 => Kind::Patches,
             _ => return None,
         })
     }
@@ -186,11 +189,12 @@ pub fn look(bytes: &Bytes) -> Result<Seen, NotIt> {
     if header.magic != MAGIC {
         return Err(NotIt::NoMagic);
     }
-    if header.version != VERSION {
-        return Err(NotIt::Version(header.version));
-    }
     if checksum(bytes) != header.crc.get() {
         return Err(NotIt::Checksum);
+    }
+    // All versions have the same checksum, so what is damaged is no other version.
+    if header.version != VERSION {
+        return Err(NotIt::Version(header.version));
     }
     let kind = Kind::from_number(header.kind).ok_or(NotIt::Kind(header.kind))?;
     let (identity, sequence, volume) = (header.identity.get(), header.sequence.get(), header.volume.get());

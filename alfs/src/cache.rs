@@ -38,6 +38,8 @@ pub struct Node {
     pub kind: Kind,
     /// Where it is on media; 0: nowhere yet.
     pub address: u32,
+    /// Of a dirty node that was on media: its bytes when it was clean.
+    pub before: Option<Box<Bytes>>,
     is_used: bool,
 }
 
@@ -140,9 +142,14 @@ impl Cache {
     /// # Panics
     /// If it is not here.
     pub fn node_mut(&mut self, node: u32) -> &mut Node {
-        self.dirty_nodes.insert(node);
+        let was_clean = self.dirty_nodes.insert(node);
         match self.nodes.get_mut(&node) {
-            Some(Slot::Here(node)) => node,
+            Some(Slot::Here(node)) => {
+                if was_clean && node.address != 0 {
+                    node.before = Some(node.bytes.clone());
+                }
+                node
+            }
             other => panic!("node {node} is in memory, not {other:?}"),
         }
     }
@@ -166,7 +173,14 @@ impl Cache {
 
     /// A node has been written: it is where it is said, and clean.
     pub fn clean_node(&mut self, node: u32, address: u32) {
-        self.node_mut(node).address = address;
+        let found = self.node_mut(node);
+        (found.address, found.before) = (address, None);
+        self.dirty_nodes.remove(&node);
+    }
+
+    /// A node is clean: its block and its patch say what it is.
+    pub fn patch_node(&mut self, node: u32) {
+        self.node_mut(node).before = None;
         self.dirty_nodes.remove(&node);
     }
 
@@ -248,7 +262,7 @@ impl Cache {
 
     /// A node is here.
     pub fn put_node(&mut self, node: u32, bytes: Box<Bytes>, kind: Kind, address: u32) {
-        self.nodes.insert(node, Slot::Here(Node { bytes, kind, address, is_used: true }));
+        self.nodes.insert(node, Slot::Here(Node { bytes, kind, address, before: None, is_used: true }));
         self.queue.push_back(Key::Node(node));
     }
 
@@ -328,6 +342,7 @@ impl Cache {
     /// Bytes of memory for blocks.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        (self.nodes.len() + self.map.len() + self.pages.len()) * size_of::<Bytes>()
+        // Dirty nodes are there twice.
+        (self.nodes.len() + self.dirty_nodes.len() + self.map.len() + self.pages.len()) * size_of::<Bytes>()
     }
 }

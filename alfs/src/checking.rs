@@ -92,6 +92,9 @@ impl<T: SegmentTarget> Volume<T> {
         for address in self.map.blocks.iter().map(|block| block.address).collect::<Vec<_>>() {
             self.claim(&mut walk, address, "the map of nodes");
         }
+        for address in self.patches.addresses().collect::<Vec<_>>() {
+            self.claim(&mut walk, address, "patches of nodes");
+        }
         let blocks = self.map.blocks.len() as u32;
         for index in 0..blocks {
             progress(index.into(), blocks.into());

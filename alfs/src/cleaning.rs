@@ -3,13 +3,13 @@
 //! With few free segments the one with the least of use is cleaned, whatever hosts do. When they are silent, the one that gains most for its cost: it has
 //! little of use, or has been left alone for long.
 //!
-//! Nodes do not move at once: they are made dirty, and go to their log with the next record. A segment of which nothing is of use any more is trimmed when
+//! Nodes do not move at once: they are made dirty, and go to their log with the next record, as patches do that are still the newest of their nodes. A segment of which nothing is of use any more is trimmed when
 //! a durable record says so. Blocks that are moved change the same nodes again and again, so several segments are cleaned before there is a record, as
 //! long as there are free ones.
 
 use crate::block::{Kind, verify};
 use crate::inode::fields;
-use crate::segments::{IS_MAP, IS_NODE, Log, Owner, RECORD_BELOW, owners};
+use crate::segments::{IS_MAP, IS_NODE, IS_PATCHES, Log, Owner, RECORD_BELOW, owners};
 use crate::tree::{Place, about};
 use crate::volume::{Io, Step, Stop, Volume};
 use crate::writing::place_of;
@@ -387,7 +387,7 @@ impl<T: SegmentTarget> Volume<T> {
         }
     }
 
-    /// Whether a block is where its owner says. Nodes are made dirty, blocks of the map of nodes are to be written, and of contents it is said where
+    /// Whether a block is where its owner says. Nodes are made dirty, patches and blocks of the map of nodes are to be written, and of contents it is said where
     /// their address is.
     fn look_at(&mut self, owner: Owner, address: u32) -> Step<Option<(Place, bool)>> {
         if owner.node == 0 {
@@ -398,6 +398,13 @@ impl<T: SegmentTarget> Volume<T> {
                 if self.address_of_node(owner.node)? == address {
                     self.pin(owner.node, &Kind::NODES)?;
                     _ = self.cache.node_mut(owner.node);
+                    self.patches.moving.insert(owner.node);
+                    self.changed();
+                }
+                return Ok(None);
+            }
+            IS_PATCHES => {
+                if self.patches.write_again(address).ok_or(Stop::DAMAGED)? {
                     self.changed();
                 }
                 return Ok(None);

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A block that changes is written at the end of a log; its node names the new address, and the map of nodes the node's. Nothing else changes, because
-//! everything else knows a node by its number.
+//! everything else knows a node by its number. Of a node that has changed little a sync writes the changed bytes alone, together with those of other
+//! nodes ([`patch`], `patches`).
 //!
 //! # What a power cut leaves
 //! **The volume as it was at one moment**, which is not before the last sync that ended. All names, contents and attributes are of that moment: no file
@@ -30,6 +31,7 @@
 //! | `polling` | its turns |
 //! | [`mounting`] | a volume is made, and found again |
 //! | [`rebuilding`] | a volume whose records are lost is made anew |
+//! | `requests` | requests to a drive that no volume has |
 //! | `scanning` | the newest block of each node in the logs |
 //! | `survivors` | the files of such a volume that stay |
 //! | [`block`] | a block of metadata |
@@ -46,6 +48,8 @@
 //! | [`segments`] | segments, logs and summaries |
 //! | [`cache`] | what is in memory |
 //! | [`record`] | a record |
+//! | [`patch`] | how a node differs from its block |
+//! | `patches` | all such nodes |
 //! | `syncing` | everything becomes durable |
 //! | `cleaning` | segments are emptied |
 //! | `checking` | a volume is verified |
@@ -68,11 +72,14 @@ pub mod names;
 mod namespace;
 pub mod node_map;
 pub mod operation;
+pub mod patch;
+mod patches;
 mod polling;
 mod reading;
 mod reaping;
 pub mod rebuilding;
 pub mod record;
+mod requests;
 mod rescuing;
 mod scanning;
 pub mod segments;

@@ -8,6 +8,8 @@ use crate::inode::{ADDRESSES, AREA, Fields, fields, fields_mut};
 use crate::names;
 use crate::node_map::{address_in, block_of, nodes_of};
 use crate::operation::{FileKind, Inode, Refusal};
+use crate::patch;
+use crate::patches::Patch;
 use crate::segments::ANCHORS;
 use crate::tree::{FANOUT, SLOTS};
 use crate::volume::{Io, Step, Stop, Volume};
@@ -170,11 +172,19 @@ impl<T: SegmentTarget> Volume<T> {
             self.cache.fail(key);
             return;
         }
-        let copy: Box<Bytes> = Box::new(*bytes);
+        let mut copy: Box<Bytes> = Box::new(*bytes);
         match key {
             Key::Node(node) => {
                 let kind = look(bytes).expect("it was just looked at").kind;
-                match self.is_sound_node(&copy, kind) {
+                let is_newest = match self.patches.get(node) {
+                    Some(Patch { base, ranges: Some(ranges), .. }) if *base == address => {
+                        patch::apply(ranges, &mut copy);
+                        true
+                    }
+                    Some(_) => false,
+                    None => true,
+                };
+                match is_newest && self.is_sound_node(&copy, kind) {
                     true => self.cache.put_node(node, copy, kind, address),
                     false => self.cache.fail(key),
                 }

@@ -2,27 +2,27 @@
 //!
 //! | step of a mount | reads, writes |
 //! |---|---|
-//! | find the records | the first block of both anchors, then all records of the newer one |
+//! | find the records | all blocks of both anchors |
+//! | read patches | the blocks with the newest patches of nodes, as the last record that counts says |
 //! | choose the last one that counts | the write pointers of segments: what a record needs has to be there |
 //! | settle | a whole record in the other anchor, and a flush; before it nothing else is written |
 //! | make good | summaries that are there in part; segments that should be empty are trimmed |
 //!
 //! The write pointers tell whether a record counts, so nothing may move them before there is a new record: otherwise a record that did not count would
-//! count after the next power cut. A volume that is mounted read-only stops after the second step.
+//! count after the next power cut. A volume that is mounted read-only stops before that.
 
-use crate::block::{Bytes, Kind, look, zeroes};
+use crate::block::{Bytes, Kind, NotIt, Seen, VERSION, look, zeroes};
 use crate::inode::{Fields, IS_INLINE, fields_mut};
 use crate::node_map::block_of;
 use crate::operation::{FileKind, FileSystem, FileTime, Inode};
+use crate::patch;
 use crate::record::{HeadPlace, NoRecord, Record};
+use crate::requests::{read_blocks, read_each, run};
 use crate::segments::{ANCHORS, Head, LOGS, Log, Owner, SEGMENT_BLOCKS_MIN, SEGMENTS_MIN, Segment, Shape, State};
 use crate::volume::{Options, Volume};
-use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm};
+use openftl_core::{BLOCK_BYTES, Clock};
 use openftl_parts::target::{Durability, IoError, Request, SegmentTarget};
 use std::collections::BTreeMap;
-
-/// Blocks that are read at a time.
-const READ_BLOCKS: u32 = 64;
 
 /// Frames that a volume needs: those of the longest operation, and of what goes on beside it.
 pub const FRAMES_MIN: usize = 512;
@@ -69,6 +69,12 @@ pub enum MountError {
         /// As many as it needs.
         least: usize,
     },
+    /// The volume is of another version of the format.
+    #[error(
+        "the file system is of version {0} of the format, and this program reads version {VERSION}: copy its files with the program that made it, \
+         and make it anew with `openftl alfs mkfs --force`"
+    )]
+    OtherVersion(u8),
     /// There is no volume.
     #[error("there is no file system on the drive: make one with `openftl alfs mkfs`")]
     NoVolume,
@@ -130,53 +136,6 @@ pub(crate) fn shape_of(target: &impl SegmentTarget) -> Result<Shape, MountError>
     Ok(Shape { segments: segments as u32, segment_blocks: segment_blocks as u32 })
 }
 
-/// Runs one request to its end.
-pub(crate) fn run(
-    target: &mut impl SegmentTarget,
-    clock: &mut dyn Clock,
-    request: Request<'_>,
-) -> Result<(), MountError> {
-    const TAG: u64 = 0;
-    target.submit(clock.now(), TAG, request)?;
-    let mut done = Vec::new();
-    loop {
-        target.poll(clock.now(), &mut done);
-        // What the host before this one has begun ends, too.
-        if let Some(done) = done.drain(..).find(|done| done.tag == TAG) {
-            return Ok(done.result?);
-        }
-        match target.next_due() {
-            Some(due) => _ = clock.wait_until(due),
-            None => return Err(MountError::Stopped("the drive has nothing to do, and a request to it has not ended")),
-        }
-    }
-}
-
-/// Reads `count` blocks from `first` on.
-pub(crate) fn read_blocks(
-    target: &mut impl SegmentTarget,
-    clock: &mut dyn Clock,
-    first: u32,
-    count: u32,
-) -> Result<Vec<Box<Bytes>>, MountError> {
-    let mut blocks = Vec::with_capacity(count as usize);
-    let mut frames: Vec<Frame> = Vec::new();
-    while (blocks.len() as u32) < count {
-        let now = (count - blocks.len() as u32).min(READ_BLOCKS) as usize;
-        if !target.frames_mut().acquire_many(FrameForm::Bytes, now, &mut frames) {
-            return Err(MountError::Stopped("the drive has no frame left"));
-        }
-        let request = Request::Read { first: u64::from(first) + blocks.len() as u64, frames: &frames };
-        let result = run(target, clock, request);
-        for frame in frames.drain(..) {
-            blocks.push(Box::new(*target.frames().bytes(frame)));
-            target.frames_mut().release(frame);
-        }
-        result?;
-    }
-    Ok(blocks)
-}
-
 /// The records of an anchor, one after the other.
 struct Chain {
     anchor: u32,
@@ -197,32 +156,29 @@ fn read_chain(
     if written == 0 {
         return Ok(None);
     }
-    let failed = |error: MountError| (None, Some(error));
+    let mut there: Vec<Option<Box<Bytes>>> = Vec::with_capacity(written as usize);
+    let read = read_each(target, clock, shape.first_of(anchor), written, &mut |_, block| {
+        there.push(block.copied().map(Box::new));
+    });
+    read.map_err(|error| (None, Some(error)))?;
     let mut at = 0;
     let mut chain: Option<Chain> = None;
     let no_record = loop {
         if at == written {
             break None;
         }
-        let first = match read_blocks(target, clock, shape.first_of(anchor) + at, 1) {
-            Ok(first) => first,
-            // What cannot be read is the end, as is what is no record.
-            Err(MountError::Drive(_)) => break Some(NoRecord::Impossible("first block")),
-            Err(error) => return Err(failed(error)),
-        };
+        // What cannot be read is the end, as is what is no record.
+        let Some(first) = &there[at as usize] else { break Some(NoRecord::Impossible("first block")) };
         let known = chain.as_ref().map(|chain| chain.volume);
-        let (blocks, sequence, volume) = match Record::length(&first[0], known) {
+        let (blocks, sequence, volume) = match Record::length(first, known) {
             Ok(found) => found,
             Err(why) => break Some(why),
         };
         if blocks > written - at {
             break Some(NoRecord::Impossible("length"));
         }
-        let all = match read_blocks(target, clock, shape.first_of(anchor) + at, blocks) {
-            Ok(all) => all,
-            Err(MountError::Drive(_)) => break Some(NoRecord::Impossible("blocks cannot be read")),
-            Err(error) => return Err(failed(error)),
-        };
+        let all: Option<Vec<Box<Bytes>>> = there[at as usize..(at + blocks) as usize].iter().cloned().collect();
+        let Some(all) = all else { break Some(NoRecord::Impossible("blocks cannot be read")) };
         let record = match Record::read(&all, volume) {
             Ok(record) => record,
             Err(why) => break Some(why),
@@ -348,10 +304,16 @@ impl<T: SegmentTarget> Volume<T> {
         volume.now = clock.now();
         volume.time_of_day = FileTime::default();
         let mut owners: BTreeMap<u32, Vec<Owner>> = BTreeMap::new();
+        let mut patches: BTreeMap<u32, u32> = BTreeMap::new();
         for record in &chain.records[..count] {
             if let Err(error) = volume.apply(record, &mut owners) {
                 return Err((volume.target, MountError::NoRecord(error)));
             }
+            record.nodes.iter().for_each(|(node, _)| _ = patches.remove(node));
+            patches.extend(record.patches.iter().copied());
+        }
+        if let Err(error) = volume.read_patches(&patches, clock) {
+            return Err((volume.target, error));
         }
         let last = &chain.records[count - 1];
         if !volume.are_heads(last) {
@@ -387,7 +349,8 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     /// A sync that a power cut has ended may have left nodes that are newer than those that count. The blocks of the map of nodes that they are in are
-    /// written with the next record, and are newer than they: so a rebuild, which has no records, does not take them for the nodes.
+    /// written with the next record, and are newer than they: so a rebuild, which has no records, does not take them for the nodes. Nodes that it has
+    /// patched are written whole, so that its patches are of an older block.
     fn find_abandoned(&mut self, heads: &[Option<HeadPlace>; LOGS], clock: &mut dyn Clock) -> Result<(), MountError> {
         let shape = self.segments.shape;
         // Blocks are read past the volume, which must not miss what it has begun.
@@ -409,7 +372,11 @@ impl<T: SegmentTarget> Volume<T> {
                     Err(MountError::Drive(_)) => None,
                     Err(error) => return Err(error),
                 };
-                let seen = block.and_then(|block| look(&block).ok()).filter(|seen| seen.volume == self.id);
+                let seen = block.as_ref().and_then(|block| look(block).ok()).filter(|seen| seen.volume == self.id);
+                if let (Some(block), Some(Seen { kind: Kind::Patches, .. })) = (&block, seen) {
+                    self.abandon_patches(block);
+                    continue;
+                }
                 let index = match seen {
                     Some(seen) if seen.kind.is_node() => block_of(seen.identity),
                     Some(seen) if seen.kind == Kind::NodeMap => seen.identity,
@@ -425,6 +392,14 @@ impl<T: SegmentTarget> Volume<T> {
             }
         }
         Ok(())
+    }
+
+    /// Patches that no record counts.
+    fn abandon_patches(&mut self, block: &Bytes) {
+        let nodes = patch::entries(block).unwrap_or_default().into_iter().map(|entry| entry.node);
+        let blocks = self.map.blocks.len();
+        self.patches.abandoned.extend(nodes.filter(|node| (block_of(*node) as usize) < blocks));
+        self.changed();
     }
 
     /// Whether the segments that are being written are those that the logs of a record go on in, each in one.
@@ -539,9 +514,9 @@ impl<T: SegmentTarget> Volume<T> {
             if let Some(why) = self.failed {
                 return Err((self.target, MountError::Stopped(why)));
             }
-            // With the map of nodes on media, what a rebuild finds is what was there.
-            self.syncing.wants_map =
-                !self.map.changes.is_empty() && self.segments.free() >= self.segments.shape.wait_below();
+            // With the map of nodes on media, and nodes without patches, what a rebuild finds is what was there.
+            let is_behind = !self.map.changes.is_empty() || self.patches.movable().next().is_some();
+            self.syncing.wants_map = is_behind && self.segments.free() >= self.segments.shape.wait_below();
             let has_changes = self.syncing.due.is_some() || self.syncing.is_wanted || self.syncing.wants_map;
             if !has_changes && self.syncing.is_idle() && self.io.is_empty() {
                 return Ok(self.target);
@@ -584,13 +559,34 @@ fn read_volume(target: &mut impl SegmentTarget, clock: &mut dyn Clock) -> Result
         }
     }
     match why {
-        Some(NoRecord::Block { why: crate::block::NotIt::NoMagic, .. }) | None => match has_logs(target, clock, shape)?
-        {
+        Some(NoRecord::Block { why: NotIt::Version(version), .. }) => Err(MountError::OtherVersion(version)),
+        Some(NoRecord::Block { why: NotIt::NoMagic, .. }) | None => match has_logs(target, clock, shape)? {
             true => Err(MountError::RecordsGone),
             false => Err(MountError::NoVolume),
         },
         Some(why) => Err(MountError::NoRecord(why)),
     }
+}
+
+/// The records of a volume of another version say so, if they can be read.
+pub(crate) fn expect_version(
+    target: &mut impl SegmentTarget,
+    clock: &mut dyn Clock,
+    shape: Shape,
+) -> Result<(), MountError> {
+    for anchor in (0..ANCHORS).filter(|anchor| target.segment(*anchor).written > 0).collect::<Vec<_>>() {
+        let mut other = None;
+        read_each(target, clock, shape.first_of(anchor), 1, &mut |_, block| {
+            other = block.and_then(|block| match look(block) {
+                Err(NotIt::Version(version)) => Some(version),
+                _ => None,
+            });
+        })?;
+        if let Some(version) = other {
+            return Err(MountError::OtherVersion(version));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a segment begins with a block of a file system, as those with nodes do.

@@ -110,7 +110,7 @@ impl<T: SegmentTarget> FileSystem for Volume<T> {
 impl<T: SegmentTarget> Volume<T> {
     pub(crate) fn room(&self) -> Room {
         let blocks = self.segments.blocks_max();
-        let free = blocks.saturating_sub(self.segments.valid() + self.promised);
+        let free = blocks.saturating_sub(self.used());
         // A file has a node at least, and a name in another block.
         Room { blocks, free, files: u64::from(self.files) + free, files_free: free }
     }

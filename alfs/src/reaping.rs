@@ -47,6 +47,7 @@ impl<T: SegmentTarget> Volume<T> {
         };
         if address != 0 && self.cache.slot(node).is_none() {
             self.segments.release(address);
+            self.forget_patch(node);
             self.map.free(node);
         }
     }

@@ -15,7 +15,7 @@
 //! with them what they told of deleted files. So after a power cut in the middle the volume can be rebuilt again.
 //!
 //! # What comes back
-//! After an unmount: the volume as it was, because an unmount writes the map of nodes. Otherwise the newest block of each node, also of a sync that did
+//! After an unmount: the volume as it was, because an unmount writes the map of nodes. Otherwise the newest block of each node with its newest patch, also of a sync that did
 //! not end, so that a rename may be half done: both names, or none, and then the file is in `lost+found`.
 //!
 //! # Files that were deleted
@@ -27,10 +27,12 @@
 use crate::block::{Kind, seal};
 use crate::directory::Found as FoundName;
 use crate::inode::{ADDRESSES, AREA, NODES, fields};
-use crate::mounting::{MountError, run, shape_of};
+use crate::mounting::{MountError, expect_version, shape_of};
 use crate::node_map::{NODES_PER_BLOCK, block_of};
 use crate::operation::{FileKind, FileTime, Inode, Refusal};
+use crate::patches;
 use crate::record::MapBlock;
+use crate::requests::run;
 use crate::scanning::{Scan, scan, summary_of};
 use crate::segments::{ANCHORS, IS_NODE, OWNERS_PER_BLOCK, Owner, Segment, State, put_owners};
 use crate::tree::{FANOUT, LEVELS, Place, SLOTS, about, span};
@@ -156,7 +158,10 @@ impl<T: SegmentTarget> Volume<T> {
         clock: &mut dyn Clock,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Volume<T>, RebuildReport), (T, MountError)> {
-        let scanned = shape_of(&target).and_then(|shape| Ok((shape, scan(&mut target, clock, shape, progress)?)));
+        let scanned = shape_of(&target).and_then(|shape| {
+            expect_version(&mut target, clock, shape)?;
+            Ok((shape, scan(&mut target, clock, shape, progress)?))
+        });
         let (shape, scan) = match scanned {
             Ok((shape, Some(scan))) => (shape, scan),
             Ok((_, None)) => return Err((target, MountError::NothingToRebuild)),
@@ -194,7 +199,7 @@ impl<T: SegmentTarget> Volume<T> {
 
 impl<T: SegmentTarget> Rebuild<'_, T> {
     fn run(&mut self, root_owner: (u32, u32)) -> Result<(), MountError> {
-        self.take_nodes();
+        self.take_nodes()?;
         self.read_nodes()?;
         if self.files.get(&Inode::ROOT.0).is_some_and(|root| root.kind == FileKind::Directory) {
             self.reach(Inode::ROOT.0);
@@ -231,7 +236,7 @@ impl<T: SegmentTarget> Rebuild<'_, T> {
     }
 
     /// The volume knows where the nodes are.
-    fn take_nodes(&mut self) {
+    fn take_nodes(&mut self) -> Result<(), MountError> {
         for node in std::mem::take(&mut self.scan.missing) {
             let deed = match self.scan.nodes.contains_key(&node) {
                 true => format!("node {node} is lost as it was last, an older one is there instead"),
@@ -245,6 +250,9 @@ impl<T: SegmentTarget> Rebuild<'_, T> {
             self.volume.map.set(*node, found.address);
             self.node_addresses.insert(found.address);
         }
+        let patches = std::mem::take(&mut self.scan.patches);
+        self.node_addresses.extend(patches.values());
+        self.volume.read_patches(&patches, self.clock)
     }
 
     fn read_nodes(&mut self) -> Result<(), MountError> {
@@ -288,6 +296,7 @@ impl<T: SegmentTarget> Rebuild<'_, T> {
         self.volume.cache.forget(crate::cache::Key::Node(node));
         self.volume.map.changes.remove(&node);
         self.volume.map.unrecorded.remove(&node);
+        _ = self.volume.patches.forget(node);
         self.scan.nodes.remove(&node);
         self.report.dropped += 1;
     }
@@ -394,6 +403,10 @@ impl<T: SegmentTarget> Rebuild<'_, T> {
         self.claimed.insert(node);
         let address = self.scan.nodes[&node].address;
         self.claim(address, Owner { node, slot: IS_NODE });
+        let patches = self.volume.patches.address_of(node);
+        if patches != 0 && !self.owners.contains_key(&patches) {
+            self.claim(patches, patches::OWNER);
+        }
         self.report.nodes += 1;
     }
 

@@ -69,6 +69,9 @@ pub struct Record {
     pub map: Vec<MapBlock>,
     /// Nodes, and where they are, otherwise than the map says: in a whole record all of them, in another one those that have changed.
     pub nodes: Vec<(u32, u32)>,
+    /// Nodes, and where their newest patches are: in a whole record all that have one, in another one those that were patched since. A node of
+    /// [`Record::nodes`] has none but this.
+    pub patches: Vec<(u32, u32)>,
     /// Segments: all, or those that have changed.
     pub segments: Vec<(u32, Segment)>,
     /// Owners of blocks in open segments: of all, or of those since the record before.
@@ -173,6 +176,11 @@ impl Record {
             to.number(*node);
             to.number(*address);
         }
+        to.count(self.patches.len());
+        for (node, address) in &self.patches {
+            to.number(*node);
+            to.number(*address);
+        }
         to.count(self.segments.len());
         for (index, segment) in &self.segments {
             to.number(*index);
@@ -253,6 +261,7 @@ impl Record {
             Some(MapBlock { address, free: free.try_into().ok()? })
         })?;
         let nodes = from.items(8, |from| Some((from.number()?, from.number()?)))?;
+        let patches = from.items(8, |from| Some((from.number()?, from.number()?)))?;
         let segments = from.items(16, |from| {
             let (index, valid, age, word) = (from.number()?, from.number()?, from.number()?, from.number()?);
             let state = State::from_number(word.try_into().ok()?)?;
@@ -275,6 +284,7 @@ impl Record {
             heads,
             map,
             nodes,
+            patches,
             segments,
             owners,
             doomed,
@@ -302,6 +312,9 @@ impl Record {
         let nodes = self.map_blocks.saturating_mul(crate::node_map::NODES_PER_BLOCK);
         let is_node = |node: u32| node > 0 && node < nodes;
         fine(self.nodes.iter().all(|(node, address)| is_node(*node) && is_address(*address)), "nodes")?;
+        let is_patch = |(node, address): &(u32, u32)| is_node(*node) && *address != 0 && is_address(*address);
+        let patches_fit = self.patches.len() <= self.shape.patches_max() as usize;
+        fine(patches_fit && self.patches.iter().all(is_patch), "patches")?;
         let valid_fits = |(index, segment): &(u32, Segment)| {
             let most = match segment.state {
                 State::Free => 0,
@@ -342,6 +355,7 @@ mod tests {
             heads,
             map: vec![MapBlock { address: 70, free: 3 }, MapBlock::default()],
             nodes: (1..900).map(|node| (node, 64 + node)).collect(),
+            patches: vec![(4, 77), (9, 77)],
             segments: (2..64).map(segment).collect(),
             owners: vec![NewOwners { segment: 9, first: 0, owners: vec![Owner { node: 4, slot: 2 }; 5] }],
             doomed: vec![6, 7],
@@ -367,6 +381,8 @@ mod tests {
             Record::read(&record.blocks(5), 5).unwrap_err()
         };
         assert_eq!(wrong(|record| record.nodes[0].1 = 3), NoRecord::Impossible("nodes"));
+        assert_eq!(wrong(|record| record.patches[0].1 = 0), NoRecord::Impossible("patches"));
+        assert_eq!(wrong(|record| record.patches = vec![(4, 77); 1000]), NoRecord::Impossible("patches"));
         assert_eq!(wrong(|record| record.segments[0].1.valid = 32), NoRecord::Impossible("segments"));
         assert_eq!(wrong(|record| record.doomed[0] = 0), NoRecord::Impossible("doomed nodes"));
         assert_eq!(wrong(|record| record.shape.segments = 63), NoRecord::Impossible("division into segments"));

@@ -12,7 +12,7 @@
 //! An anchor is not replaced: where its medium fails the volume takes no more changes.
 
 use crate::block::{Kind, look, seal_at};
-use crate::segments::{ANCHORS, IS_MAP, IS_NODE, Log, Owner, State};
+use crate::segments::{ANCHORS, IS_MAP, IS_NODE, IS_PATCHES, Log, Owner, State};
 use crate::volume::Volume;
 use crate::writing::place_of;
 use openftl_core::Frame;
@@ -54,6 +54,13 @@ impl<T: SegmentTarget> Volume<T> {
 
     /// A block goes to another segment, if it is of use.
     fn write_anew(&mut self, log: Log, owner: Owner, address: u32, frame: Frame) {
+        if owner.slot == IS_PATCHES {
+            if self.patches.lose_block(address) {
+                self.segments.release(address);
+                self.changed();
+            }
+            return self.target.frames_mut().release(frame);
+        }
         if self.failed.is_some() || !self.is_of_use(owner, address) {
             return self.target.frames_mut().release(frame);
         }
@@ -74,6 +81,7 @@ impl<T: SegmentTarget> Volume<T> {
             IS_NODE => {
                 self.map.set(owner.node, to);
                 self.cache.move_node(owner.node, to);
+                self.patches.move_base(owner.node, to);
             }
             IS_MAP => self.map.blocks[owner.node as usize - 1].address = to,
             _ => {

@@ -6,27 +6,27 @@
 //! | a segment without summary | it is a segment of nodes if each of its blocks is a block of metadata that says that it is there |
 //! | the newest block of the map of nodes | where its nodes were when it was written, and which were free. An older block of a node is stale |
 //! | the sequence of a node | of blocks that are newer than the map's, the one with the greatest sequence is the node |
+//! | a block of patches | how nodes differ from the blocks that it names. Of the patches of a block that counts the newest does |
 
 use crate::block::{Bytes, Kind, Seen, is_in_place, look};
-use crate::mounting::{MountError, read_blocks};
+use crate::mounting::MountError;
 use crate::node_map::{address_in, block_of};
+use crate::patch;
 use crate::record::SEQUENCE_END;
-use crate::segments::{ANCHORS, IS_MAP, IS_NODE, Owner, Shape, owners};
+use crate::requests::read_each;
+use crate::segments::{ANCHORS, IS_MAP, IS_NODE, IS_PATCHES, Owner, Shape, owners};
 use openftl_core::Clock;
 use openftl_parts::target::SegmentTarget;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Blocks that are read at a time.
-const BATCH: u32 = 64;
-
 /// The newest block of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
     /// Its kind.
     pub kind: Kind,
-    /// The record that it was written for.
+    /// The record that it, or its patch, was written for.
     pub sequence: u64,
     /// Where it is.
     pub address: u32,
@@ -43,6 +43,8 @@ pub(crate) struct Scan {
     pub last_sync: u64,
     /// Nodes by number.
     pub nodes: BTreeMap<u32, Found>,
+    /// Where their newest patches are.
+    pub patches: BTreeMap<u32, u32>,
     /// Blocks that cannot be read.
     pub unreadable: u64,
     /// Nodes that the map names, of which no block or only an older one was found.
@@ -55,9 +57,18 @@ struct Version {
     address: u32,
 }
 
+/// The patch of a node, in a block of patches.
+struct PatchSeen {
+    /// The block of patches.
+    of: Version,
+    node: u32,
+    base: u32,
+}
+
 #[derive(Default)]
 struct Scanner {
     versions: Vec<Version>,
+    patches: Vec<PatchSeen>,
     /// By volume and index: the newest block of the map.
     maps: BTreeMap<(u64, u32), (u64, Box<Bytes>)>,
     /// Blocks of each volume.
@@ -73,10 +84,16 @@ impl Scanner {
         *last = (*last).max(seen.sequence);
     }
 
-    /// Takes a node, or a block of the map of nodes with its bytes.
+    /// Takes a node, or a block of the map of nodes or of patches with its bytes.
     fn take(&mut self, seen: Seen, address: u32, bytes: &Bytes) {
         self.see(seen);
         *self.volumes.entry(seen.volume).or_default() += 1;
+        if seen.kind == Kind::Patches {
+            let entries = patch::entries(bytes).unwrap_or_default().into_iter();
+            let patches = entries.map(|entry| (entry.node, entry.base));
+            let of = |(node, base)| PatchSeen { of: Version { seen, address }, node, base };
+            return self.patches.extend(patches.map(of));
+        }
         if seen.kind != Kind::NodeMap {
             return self.versions.push(Version { seen, address });
         }
@@ -91,36 +108,6 @@ impl Scanner {
 /// What is certain about a block that a volume may have written.
 fn seen(bytes: &Bytes) -> Option<Seen> {
     look(bytes).ok().filter(|seen| seen.sequence < SEQUENCE_END)
-}
-
-/// Reads blocks one behind the other; `None` is one that cannot be read.
-fn read_each(
-    target: &mut impl SegmentTarget,
-    clock: &mut dyn Clock,
-    first: u32,
-    count: u32,
-    each: &mut dyn FnMut(u32, Option<&Bytes>),
-) -> Result<(), MountError> {
-    let end = first + count;
-    let mut at = first;
-    while at < end {
-        let now = BATCH.min(end - at);
-        match read_blocks(target, clock, at, now) {
-            Ok(blocks) => (at..).zip(&blocks).for_each(|(address, block)| each(address, Some(block))),
-            Err(MountError::Drive(_)) => {
-                for address in at..at + now {
-                    match read_blocks(target, clock, address, 1) {
-                        Ok(blocks) => each(address, Some(&blocks[0])),
-                        Err(MountError::Drive(_)) => each(address, None),
-                        Err(error) => return Err(error),
-                    }
-                }
-            }
-            Err(error) => return Err(error),
-        }
-        at += now;
-    }
-    Ok(())
 }
 
 /// The owners of the blocks of a full segment, and the volume whose summary it is; `None`: there is no whole summary.
@@ -168,7 +155,7 @@ fn scan_full(
     scanner: &mut Scanner,
 ) -> Result<(), MountError> {
     scanner.see(of);
-    let is_metadata = |owner: &Owner| owner.node != 0 && matches!(owner.slot, IS_NODE | IS_MAP);
+    let is_metadata = |owner: &Owner| owner.node != 0 && matches!(owner.slot, IS_NODE | IS_MAP | IS_PATCHES);
     let mut at = 0;
     while let Some(begins) = owners[at..].iter().position(is_metadata).map(|skip| at + skip) {
         let count = owners[begins..].iter().take_while(|owner| is_metadata(owner)).count();
@@ -181,6 +168,7 @@ fn scan_full(
             let owner = owners[(address - first) as usize];
             let says = |seen: &Seen| match owner.slot {
                 IS_NODE => seen.kind.is_node() && seen.identity == owner.node,
+                IS_PATCHES => seen.kind == Kind::Patches,
                 _ => seen.kind == Kind::NodeMap && seen.identity == owner.node - 1,
             };
             if let Some(seen) = seen(bytes).filter(|seen| says(seen) && seen.volume == of.volume) {
@@ -207,7 +195,9 @@ fn scan_open(
         _ if !is_of_nodes => {}
         None => unreadable.push(address),
         Some((Some(seen), bytes)) if seen.kind != Kind::Summary && !is_in_place(bytes, address) => is_of_nodes = false,
-        Some((Some(seen), bytes)) if seen.kind == Kind::NodeMap => maps.push((seen, address, Box::new(*bytes))),
+        Some((Some(seen), bytes)) if matches!(seen.kind, Kind::NodeMap | Kind::Patches) => {
+            maps.push((seen, address, Box::new(*bytes)));
+        }
         Some((Some(seen), _)) if seen.kind.is_node() => nodes.push((seen, address)),
         // A rebuild that was cut off has filled it up.
         Some((Some(seen), _)) if seen.kind == Kind::Summary => {}
@@ -258,11 +248,13 @@ pub(crate) fn scan(
 
 /// Of all blocks of each node the one that counts.
 fn choose(scan: &mut Scan, scanner: Scanner) {
-    let Scanner { mut versions, mut maps, unreadable, .. } = scanner;
+    let Scanner { mut versions, mut maps, mut patches, unreadable, .. } = scanner;
     versions.retain(|version| version.seen.volume == scan.volume && version.seen.identity != 0);
     maps.retain(|(volume, _), _| *volume == scan.volume);
+    patches.retain(|patch| patch.of.seen.volume == scan.volume);
     let sequences = versions.iter().map(|version| version.seen.sequence).chain(maps.values().map(|(last, _)| *last));
-    scan.last_sync = sequences.max().unwrap_or(0);
+    let of_patches = patches.iter().map(|patch| patch.of.seen.sequence);
+    scan.last_sync = sequences.chain(of_patches).max().unwrap_or(0);
     versions.sort_by_key(|Version { seen, address }| (seen.identity, Reverse(seen.sequence), *address));
     // A node that is not where the map says was freed since, and its segment was trimmed; unless it cannot be read, or the map is of a sync
     // that is there in part.
@@ -281,6 +273,17 @@ fn choose(scan: &mut Scan, scanner: Scanner) {
         let Some(Version { seen, address }) = chosen else { continue };
         let found = Found { kind: seen.kind, sequence: seen.sequence, address: *address };
         scan.nodes.insert(node, found);
+    }
+    // A patch of an earlier block at the same address is older than the block.
+    let counts = |patch: &PatchSeen| {
+        let found = scan.nodes.get(&patch.node);
+        found.is_some_and(|found| found.address == patch.base && patch.of.seen.sequence >= found.sequence)
+    };
+    patches.retain(counts);
+    patches.sort_by_key(|PatchSeen { of, node, .. }| (*node, of.seen.sequence, of.seen.identity, of.address));
+    for PatchSeen { of, node, .. } in patches {
+        scan.nodes.get_mut(&node).expect("it was just looked at").sequence = of.seen.sequence;
+        scan.patches.insert(node, of.address);
     }
     // Nodes that cannot be read where the map says.
     for ((_, index), (_, map)) in &maps {

@@ -36,15 +36,15 @@ pub const LOGS: usize = 6;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Log {
-    /// Nodes of folders.
+    /// Nodes of folders, and patches of nodes.
     HotNode = 0,
     /// Nodes of files.
     WarmNode = 1,
     /// Nodes of nodes, and the map of nodes.
     ColdNode = 2,
-    /// Names.
+    /// Names, and contents that replace others.
     HotData = 3,
-    /// Contents of files.
+    /// Contents where there were none, and blocks of which a part was written.
     WarmData = 4,
     /// Contents that cleaning has moved.
     ColdData = 5,
@@ -70,6 +70,9 @@ pub const IS_NODE: u32 = u32::MAX;
 
 /// The block is block [`Owner::node`] − 1 of the map of nodes.
 pub const IS_MAP: u32 = u32::MAX - 1;
+
+/// The block has patches of nodes.
+pub const IS_PATCHES: u32 = u32::MAX - 2;
 
 /// What a segment is of use for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -181,7 +184,20 @@ impl Shape {
     /// Blocks that files and their nodes can have.
     #[must_use]
     pub fn blocks_max(self) -> u64 {
-        u64::from(self.segments - ANCHORS - self.reserve()) * u64::from(self.data_blocks())
+        let blocks = u64::from(self.segments - ANCHORS - self.reserve()) * u64::from(self.data_blocks());
+        blocks - u64::from(self.patch_blocks_max())
+    }
+
+    /// Blocks with patches of nodes, at most.
+    #[must_use]
+    pub fn patch_blocks_max(self) -> u32 {
+        (self.reserve().saturating_mul(self.data_blocks()) / PATCH_BLOCKS).min(PATCH_BLOCKS_MAX)
+    }
+
+    /// Nodes with a patch, at most: a whole record has room for where they are.
+    #[must_use]
+    pub fn patches_max(self) -> u32 {
+        self.segment_blocks.saturating_mul(PATCHES_PER_RECORD_BLOCK).min(PATCHES_MAX)
     }
 
     /// Blocks of the map of nodes, at most: each node has a block, and a block of the map is added only while few nodes are free.
@@ -206,6 +222,18 @@ impl Shape {
 
 /// Segments that cleaning works with.
 const CLEANING_RESERVE: u32 = 5;
+
+/// Blocks with patches, for so many blocks of the reserve one.
+const PATCH_BLOCKS: u32 = 16;
+
+/// Blocks with patches, at most, of any volume: a mount reads them one after the other.
+const PATCH_BLOCKS_MAX: u32 = 1024;
+
+/// Nodes with a patch for each block of a segment, at most: the places of patches take a small part of a whole record.
+const PATCHES_PER_RECORD_BLOCK: u32 = 16;
+
+/// Nodes with a patch, at most, of any volume.
+const PATCHES_MAX: u32 = 8192;
 
 /// With fewer free segments than this there is a record for each segment that is cleaned.
 pub const RECORD_BELOW: usize = 4;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   idle ──▶ gathering ───────────────────▶ flushing ──▶ idle
-//!            │ dirty blocks go to logs,      one flush
+//!            │ dirty blocks and patches      one flush
+//!            │ go to logs,
 //!            │ then the record to an anchor
 //!            └ nothing may change meanwhile
 //! ```
@@ -148,6 +149,7 @@ impl<T: SegmentTarget> Volume<T> {
                 self.syncing.phase = Phase::Gathering;
                 (self.syncing.is_wanted, self.syncing.due) = (false, None);
                 self.cleaning.begin_record();
+                self.choose_moving();
                 self.gather();
                 true
             }
@@ -159,7 +161,8 @@ impl<T: SegmentTarget> Volume<T> {
 
     /// Writes what is dirty, and then the record. Returns whether anything was done.
     fn gather(&mut self) -> bool {
-        let before = self.cache.dirty();
+        let left = |volume: &Self| (volume.cache.dirty(), volume.patches.pending());
+        let before = left(self);
         match self.gather_all() {
             Ok(()) => true,
             Err(Stop::Wait) => {
@@ -169,7 +172,7 @@ impl<T: SegmentTarget> Volume<T> {
                 if is_short {
                     self.begin_flush();
                 }
-                is_short || self.cache.dirty() != before
+                is_short || left(self) != before
             }
             Err(Stop::Refused(_)) => {
                 self.fail("a node that is needed to write another one cannot be read");
@@ -186,8 +189,12 @@ impl<T: SegmentTarget> Volume<T> {
             }
         }
         while let (Some(node), _) = self.cache.first_dirty() {
-            self.write_node(node)?;
+            if !self.patch_node(node) {
+                self.write_node(node)?;
+            }
         }
+        self.write_moving()?;
+        self.write_patches()?;
         let is_whole = self.is_whole_due();
         let is_map_due = self.map.changes.len() > CHANGES_MAX || !self.syncing.map_moves.is_empty();
         if is_whole && (self.syncing.whole_blocks > 0 && is_map_due || self.syncing.wants_map) {
@@ -206,7 +213,7 @@ impl<T: SegmentTarget> Volume<T> {
         }
         self.submit_runs();
         self.rescue();
-        if self.cleaning.evacuates() || self.cache.dirty() > 0 {
+        if self.cleaning.evacuates() || self.cache.dirty() > 0 || self.patches.is_pending() {
             // A segment has failed: what is in it moves first.
             self.syncing.phase = Phase::Idle;
             self.syncing.is_wanted = true;
@@ -262,7 +269,8 @@ impl<T: SegmentTarget> Volume<T> {
         self.syncing.has_lost = true;
     }
 
-    fn write_node(&mut self, node: u32) -> Step<()> {
+    /// Writes a node whole, which is in memory.
+    pub(crate) fn write_node(&mut self, node: u32) -> Step<()> {
         let found = self.cache.node(node);
         let (kind, old) = (found.kind, found.address);
         let log = match kind {
@@ -282,6 +290,7 @@ impl<T: SegmentTarget> Volume<T> {
             old => self.segments.release(old),
         }
         self.cache.clean_node(node, address);
+        self.forget_patch(node);
         self.map.set(node, address);
         self.statistics.nodes += 1;
         Ok(())
@@ -335,7 +344,7 @@ impl<T: SegmentTarget> Volume<T> {
     fn change_blocks_max(&self) -> u32 {
         let owners: usize = self.segments.heads.iter().flatten().map(|head| head.owners.len() - head.recorded).sum();
         let bytes = 512
-            + 8 * self.map.unrecorded.len()
+            + 8 * (self.map.unrecorded.len() + self.patches.unrecorded.len())
             + 16 * self.segments.changed()
             + 8 * owners
             + 4 * (self.doomed.len() + self.orphans.len());
@@ -377,6 +386,12 @@ impl<T: SegmentTarget> Volume<T> {
             true => changes.iter().map(|(node, address)| (*node, *address)).collect(),
             false => unrecorded.iter().filter_map(|node| Some((*node, *changes.get(node)?))).collect(),
         };
+        let unrecorded = std::mem::take(&mut self.patches.unrecorded);
+        let place = |node: u32| (node, self.patches.address_of(node));
+        let patches = match is_whole {
+            true => self.patches.nodes().map(place).collect(),
+            false => unrecorded.into_iter().map(place).collect(),
+        };
         Record {
             is_whole,
             sequence: self.syncing.next,
@@ -387,6 +402,7 @@ impl<T: SegmentTarget> Volume<T> {
             heads,
             map: if is_whole { self.map.blocks.clone() } else { Vec::new() },
             nodes,
+            patches,
             segments,
             owners,
             doomed: self.doomed.clone(),
@@ -444,7 +460,7 @@ impl<T: SegmentTarget> Volume<T> {
         let owners: usize = self.segments.heads.iter().flatten().map(|head| head.owners.len()).sum();
         let bytes = 512
             + 8 * self.map.blocks.len()
-            + 8 * self.map.changes.len()
+            + 8 * (self.map.changes.len() + self.patches.len())
             + 16 * self.segments.shape.segments as usize
             + 8 * owners
             + 4 * (self.doomed.len() + self.orphans.len());

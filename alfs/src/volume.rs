@@ -8,6 +8,7 @@ use crate::cache::{Budget, Cache, Key, Slot};
 use crate::cleaning::Cleaning;
 use crate::node_map::{NodeMap, address_in};
 use crate::operation::{FileTime, Operation, Refusal, Reply, Ticket};
+use crate::patches::Patches;
 use crate::reading::Reading;
 use crate::segments::{DELETE_ABOVE, Head, Log, Segments, Shape};
 use crate::syncing::Syncing;
@@ -65,6 +66,8 @@ pub struct Statistics {
     pub names: u64,
     /// Nodes.
     pub nodes: u64,
+    /// Blocks with patches of nodes.
+    pub patches: u64,
     /// The map of nodes.
     pub map: u64,
     /// Summaries of segments.
@@ -92,7 +95,7 @@ impl Statistics {
     /// Blocks that the file system wrote.
     #[must_use]
     pub fn blocks_written(&self) -> u64 {
-        self.data + self.names + self.nodes + self.map + self.summaries + self.records + self.moved
+        self.data + self.names + self.nodes + self.patches + self.map + self.summaries + self.records + self.moved
     }
 }
 
@@ -126,6 +129,7 @@ pub struct Volume<T> {
     pub(crate) options: Options,
     pub(crate) segments: Segments,
     pub(crate) map: NodeMap,
+    pub(crate) patches: Patches,
     pub(crate) cache: Cache,
     /// Blocks that are only in memory, and will need room.
     pub(crate) promised: u64,
@@ -170,6 +174,7 @@ impl<T: SegmentTarget> Volume<T> {
             options,
             segments: Segments::new(shape),
             map: NodeMap::default(),
+            patches: Patches::default(),
             cache: Cache::new(options.budget),
             promised: 0,
             next_generation: 1,
@@ -223,6 +228,12 @@ impl<T: SegmentTarget> Volume<T> {
     #[must_use]
     pub fn segments(&self) -> &Segments {
         &self.segments
+    }
+
+    /// Nodes that have a patch on media, or are to have one.
+    #[must_use]
+    pub fn patched_nodes(&self) -> usize {
+        self.patches.len()
     }
 
     /// Why the volume takes no changes, if it was mounted for them and takes none.
@@ -303,6 +314,7 @@ impl<T: SegmentTarget> Volume<T> {
             0 => self.promised -= 1,
             address => self.segments.release(address),
         }
+        self.forget_patch(node);
         self.cache.forget(Key::Node(node));
         self.map.free(node);
     }
@@ -343,7 +355,7 @@ impl<T: SegmentTarget> Volume<T> {
             self.syncing.is_wanted |= self.cache.dirty() >= self.dirty_max();
             return Err(Stop::Wait);
         }
-        if blocks > 0 && self.segments.valid() + self.promised + blocks > self.segments.blocks_max() {
+        if blocks > 0 && self.used() + blocks > self.segments.blocks_max() {
             return Err(if self.doomed.is_empty() { Refusal::NoRoom.into() } else { Stop::Wait });
         }
         Ok(())

@@ -35,6 +35,12 @@ pub(crate) fn place_of(owner: Owner, is_inode: bool) -> Option<Place> {
     (u64::from(owner.slot) < slots).then_some(Place { node: owner.node, at: begins + 4 * owner.slot as usize })
 }
 
+/// The log that a whole block of contents goes to. What is written for the first time may soon be gone, as files that are made and removed are; what
+/// replaces other contents may soon be replaced again. The one does not keep the segments of the other in use.
+fn log_of(is_hole: bool) -> Log {
+    if is_hole { Log::WarmData } else { Log::HotData }
+}
+
 impl<T: SegmentTarget> Volume<T> {
     /// A block of a file that is new, or whose old contents are of no use: zeroes in memory.
     pub(crate) fn new_page(&mut self, inode: Inode, index: u32) -> &mut Bytes {
@@ -103,11 +109,12 @@ impl<T: SegmentTarget> Volume<T> {
         let end = offset + data.len() as u64;
         let (first, last) = (offset / BLOCK, (end - 1) / BLOCK);
         let fields = *self.fields(inode);
-        let (mut new, mut whole) = (0, 0);
+        let mut new = 0;
+        let mut whole = [(log_of(true), 0), (log_of(false), 0)];
         for index in first..=last {
             let is_whole = index * BLOCK >= offset && (index + 1) * BLOCK <= end;
             let is_hole = fields.is_inline() || self.address_of(inode.0, index)? == 0;
-            whole += u32::from(is_whole);
+            whole[usize::from(!is_hole)].1 += u32::from(is_whole);
             // What is in memory and new will need room already; where it is replaced by a whole block, it still does.
             let is_counted = self.cache.page((inode.0, index as u32)).is_some_and(|page| page.is_new);
             new += u64::from(is_hole && !is_counted);
@@ -118,8 +125,8 @@ impl<T: SegmentTarget> Volume<T> {
         }
         self.expect_nodes()?;
         self.expect_change(if new > 0 { new + NODES_FOR_CONTENTS } else { 0 } + u64::from(fields.is_inline()))?;
-        self.expect_segments(whole > 0)?;
-        self.expect_log(Log::WarmData, whole)?;
+        self.expect_segments(whole.iter().any(|(_, blocks)| *blocks > 0))?;
+        self.expect_logs(&whole)?;
         if fields.is_inline() {
             self.leave_node(inode);
         }
@@ -134,7 +141,7 @@ impl<T: SegmentTarget> Volume<T> {
                 let frame = self.frame().expect("frames were counted");
                 self.target.frames_mut().bytes_mut(frame).copy_from_slice(piece);
                 let owner = Owner { node: place.node, slot: slot_of(place, place.node == inode.0) };
-                let address = self.append(Log::WarmData, owner, frame);
+                let address = self.append(log_of(self.number(place) == 0), owner, frame);
                 self.put_address(inode.0, place, address);
                 self.statistics.data += 1;
                 continue;

@@ -3,4 +3,5 @@
 mod basics;
 mod faults;
 mod host;
+mod patches;
 mod rebuilding;

@@ -234,6 +234,63 @@ fn a_sync_that_did_not_end_is_not_mistaken_for_the_last_one_after_a_mount() {
     assert_eq!(host.tree(), BTreeMap::from([("/file".to_owned(), b"before".to_vec())]));
 }
 
+/// A file of 100 blocks, on media for long, the third of which was overwritten in a sync of its own.
+fn patched() -> (Memory, Inode) {
+    let mut host = Memory::in_memory(250, 32);
+    let file = host.make(Inode::ROOT, "file", FileKind::Regular);
+    host.write(file, 0, &bytes(1, 100 << 12));
+    host.sync();
+    for number in 2..4 {
+        host.write(file, 3 << 12, &bytes(number, 4096));
+        host.sync();
+    }
+    assert!(host.volume().patched_nodes() > 0);
+    (host, file)
+}
+
+fn is_patched(host: &mut Memory, file: Inode, number: usize) -> bool {
+    let (before, after) = (bytes(1, 100 << 12), host.read(file, 0, 100 << 12));
+    assert!(after[..3 << 12] == before[..3 << 12] && after[4 << 12..] == before[4 << 12..]);
+    after[3 << 12..4 << 12] == bytes(number, 4096)
+}
+
+#[test]
+fn of_many_patches_a_rebuild_takes_the_newest() {
+    let (mut host, file) = patched();
+    let report = host.rebuild(false, |_| ());
+    assert_eq!((report.lost_and_found, report.lost_blocks, report.unreadable), (0, 0, 0), "{report:#?}");
+    assert!(is_patched(&mut host, file, 3));
+    assert_eq!(host.volume().patched_nodes(), 0, "it has written all nodes whole");
+}
+
+#[test]
+fn of_a_patch_that_cannot_be_read_a_rebuild_takes_an_older_one() {
+    let (mut host, file) = patched();
+    let report = host.rebuild(false, |drive| {
+        let newest = |block: &u64| {
+            Some((look(drive.block(*block)?).ok().filter(|seen| seen.kind == Kind::Patches)?.sequence, *block))
+        };
+        let (_, block) = drive.written().filter_map(|block| newest(&block)).max().expect("there are patches");
+        drive.lose(block);
+    });
+    assert_eq!((report.unreadable, report.lost_and_found), (1, 0), "{report:#?}");
+    assert!(is_patched(&mut host, file, 2));
+}
+
+#[test]
+fn a_patch_of_a_sync_that_did_not_end_does_not_come_back_with_a_rebuild() {
+    let (mut host, file) = patched();
+    host.write(file, 3 << 12, &bytes(4, 4096));
+    host.sync();
+    let mut drive = host.volume.take().unwrap().into_target();
+    damage_block(&mut drive, Kind::Record, 0);
+    host.mount(drive).unwrap();
+    host.rest(20_000);
+    assert!(is_patched(&mut host, file, 3));
+    host.rebuild(false, |_| ());
+    assert!(is_patched(&mut host, file, 3));
+}
+
 #[test]
 fn where_there_is_no_file_system_nothing_is_rebuilt() {
     let (mut clock, time) = (openftl_core::VirtualClock::default(), openftl_alfs::FileTime::default());

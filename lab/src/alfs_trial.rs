@@ -300,6 +300,7 @@ fn difference(after: &openftl_alfs::Statistics, before: &openftl_alfs::Statistic
         names: after.names - before.names,
         nodes: after.nodes - before.nodes,
         map: after.map - before.map,
+        patches: after.patches - before.patches,
         summaries: after.summaries - before.summaries,
         records: after.records - before.records,
         moved: after.moved - before.moved,

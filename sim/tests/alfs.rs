@@ -20,11 +20,21 @@ fn device(is_protected: bool) -> Profile {
     profile("tiny", &[&changes[..], if is_protected { &[] } else { &protection }].concat())
 }
 
-fn stage(is_protected: bool, segments: u32, seed: u64) -> FileStage<Alfs> {
-    stage_of(Alfs::syncing_after(Nanos::from_millis(40)), is_protected, segments, seed)
+/// A device that holds nothing back: flushes of segments write no records there.
+fn device_without_pairs() -> Profile {
+    let changes = [
+        ("blocks_per_chunk = 32", "blocks_per_chunk = 16"),
+        ("programming = \"shared\"\npair_distance = 2", "programming = \"one-shot\""),
+        ("program_us = [400, 1200]", "program_us = [1200]"),
+    ];
+    profile("tiny", &changes)
 }
 
-fn stage_of(mounts: Alfs, is_protected: bool, segments: u32, seed: u64) -> FileStage<Alfs> {
+fn stage(is_protected: bool, segments: u32, seed: u64) -> FileStage<Alfs> {
+    stage_of(device(is_protected), Alfs::syncing_after(Nanos::from_millis(40)), segments, seed)
+}
+
+fn stage_of(device: Profile, mounts: Alfs, segments: u32, seed: u64) -> FileStage<Alfs> {
     let config = Config {
         payload: FrameForm::Bytes,
         host_frames: 640,
@@ -41,8 +51,7 @@ fn stage_of(mounts: Alfs, is_protected: bool, segments: u32, seed: u64) -> FileS
         window_blocks: 0,
     };
     let chunks = segments / 4 + 40;
-    let mut stage =
-        FileStage::new(mounts, device(is_protected), config, shape, chunks, seed).expect("there can be such a drive");
+    let mut stage = FileStage::new(mounts, device, config, shape, chunks, seed).expect("there can be such a drive");
     stage.world().leniency = Leniency { may_be_full: true, accessed_is_rough: true };
     stage
 }
@@ -115,6 +124,27 @@ fn alfs_bears_every_power_cut() {
 }
 
 #[test]
+fn alfs_bears_every_power_cut_where_a_flush_writes_no_records_of_segments() {
+    let seed = first_seed() + 7;
+    let mounts = Alfs::syncing_after(Nanos::from_millis(40));
+    let mut stage = stage_of(device_without_pairs(), mounts, 64, seed);
+    let weights = FileWeights::usual().with(FileAct::Sync, 90).with(FileAct::BeginSync, 60);
+    let (mut steps, mut points) = (steps(seed, weights), FileCrashPoints::default());
+    for number in 0..200 {
+        let step = steps.next(&stage.world().model);
+        play(&mut stage, &step, &format!("seed {seed}, step {number}"));
+    }
+    stage.wire().watch_beyond();
+    for number in 200..200 + 15 * times() {
+        let step = steps.next(&stage.world().model);
+        play(&mut stage, &step, &format!("seed {seed}, step {number}"));
+        points.judge(&mut stage).unwrap_or_else(|error| panic!("seed {seed}, step {number}: {error}"));
+    }
+    println!("seed {seed}: {points}");
+    assert!(points.cuts > 15 && points.recovery_cuts > 100, "too few to show anything: {points}");
+}
+
+#[test]
 fn alfs_bears_every_power_cut_while_it_cleans() {
     // Without protection each flush takes ten times as many events: only where time is given for it.
     let seeds = [(true, first_seed() + 3), (false, first_seed() + 4)];
@@ -161,7 +191,7 @@ fn alfs_bears_every_power_cut_while_it_cleans() {
 /// A volume that is rebuilt where its records are lost.
 fn rebuilding_stage(is_protected: bool, segments: u32, seed: u64) -> FileStage<Alfs> {
     let mounts = Alfs { rebuilds: true, ..Alfs::syncing_after(Nanos::from_millis(40)) };
-    stage_of(mounts, is_protected, segments, seed)
+    stage_of(device(is_protected), mounts, segments, seed)
 }
 
 #[test]

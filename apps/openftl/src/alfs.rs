@@ -62,6 +62,9 @@ fn mkfs(arguments: &AlfsMkfs) -> Result<(), Failure> {
         Ok(volume) => (volume.into_target(), Some("there is a file system")),
         Err((drive, MountError::NoVolume)) if is_empty(&drive) => (drive, None),
         Err((drive, MountError::NoVolume)) => (drive, Some("its segments were written by another host")),
+        Err((drive, MountError::OtherVersion(_))) => {
+            (drive, Some("there is a file system of another version of the format"))
+        }
         Err((drive, MountError::NoRecord(_) | MountError::RecordsGone | MountError::OtherShape { .. })) => {
             (drive, Some("there is a file system that cannot be mounted"))
         }

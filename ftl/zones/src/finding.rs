@@ -221,6 +221,7 @@ fn adopt_unfinished(
     let mut writer = Writer::new(zone, record.number, layout.width);
     // What was only found now is durable with the first flush.
     writer.durable = if is_clean { written } else { record.written.min(written) };
+    writer.recorded = record.written;
     writer.saved = record.saved.clone();
     if let Some(SavedTail { tail, .. }) = tail {
         let whose = zones.tail_of.get_mut(*tail as usize);

@@ -14,12 +14,20 @@
 //! The record on media names the last tail until the next record is durable. So a tail is only added to while all of both fits into it;
 //! else the zone takes another one, and the last is given back when the record is written.
 //!
+//! # Flushes without records
+//! On a device whose power cuts take nothing that it has completed, and that holds nothing back, the write pointers of the chunks of a *segment* tell
+//! what is durable. Its record is written when it has other chunks, and when it is 256 blocks behind; in between a flush writes nothing. The record is
+//! needed where a power cut meets a block that cannot be read: before the end that the record tells such a block is an error where it is read, and
+//! the segment goes on behind it; behind that end it may be of a program that failed, and the segment ends there. Zones, whose hosts keep no records of
+//! their own, have a new record with each flush.
+//!
 //! Where a zone wants a chunk, and those of zones that were reset wait for their records to be durable, records alone are saved, whatever
 //! a flush waits for.
 
 use crate::board::Zone;
 use crate::drive::ZoneFtl;
 use crate::error::ZoneError;
+use crate::face::Face;
 use crate::record::SavedTail;
 use crate::request::ZoneDone;
 use crate::state::ZoneState;
@@ -35,6 +43,9 @@ pub(crate) const OWN: u64 = 1 << 63;
 /// Of those, the flush that a host waits for, and the one that makes room.
 pub(crate) const OWN_FLUSH: u64 = OWN | 1 << 62;
 pub(crate) const ROOM_FLUSH: u64 = OWN_FLUSH | 1;
+
+/// Blocks by which the record of a segment may be behind what is durable of it.
+const SEGMENT_LAG_BLOCKS: u32 = 256;
 
 /// A zone as it was when a flush began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -173,6 +184,13 @@ impl Zones {
             writer.is_ending && writer.saved.is_some() && self.board.zone(writer.zone).state != ZoneState::ReadOnly
         };
         !self.tails_leaving.is_empty() || self.writers.iter().flatten().any(gives_back)
+    }
+
+    /// By fewer blocks than this may what is durable of a zone be ahead of its record, if the chunks and the tail that the record names are those of
+    /// the zone.
+    fn lag_blocks_max(&self, flash: &Flash) -> u32 {
+        let tells_by_itself = !flash.geometry.volatile_cache && flash.geometry.mw_cunits == 0;
+        if self.face == Face::Segments && tells_by_itself { SEGMENT_LAG_BLOCKS } else { 1 }
     }
 
     /// A tail that nobody has.
@@ -322,8 +340,11 @@ impl ZoneFtl {
             && self.zones.writer(slot).number == target.number
             && self.zones.writer(slot).durable < committed
         {
+            let recorded = self.zones.writer(slot).recorded;
             self.zones.writer(slot).durable = committed;
-            self.zones.mark_dirty(target.zone);
+            if committed - recorded.min(committed) >= self.zones.lag_blocks_max(&self.ftl.flash) {
+                self.zones.mark_dirty(target.zone);
+            }
         }
         saved
     }
@@ -420,12 +441,18 @@ impl ZoneFtl {
             let mut page = [0; BLOCK_BYTES];
             let per_block = self.zones.layout.records_per_block;
             let zones = block * per_block..((block + 1) * per_block).min(self.zones.layout.zones);
-            for (zone, to) in zones.zip(page.chunks_exact_mut(bytes)) {
+            for (zone, to) in zones.clone().zip(page.chunks_exact_mut(bytes)) {
                 self.zones.record(zone).write(to, &self.zones.layout);
             }
             self.ftl.flash.frames.bytes_mut(frame).copy_from_slice(&page);
             let Some(write) = self.write_area(block.into(), &[frame]) else { break };
             self.zones.dirty.pop_first();
+            for zone in zones {
+                if let Some(slot) = self.zones.slot_of(zone) {
+                    let writer = self.zones.writer(slot);
+                    writer.recorded = writer.durable;
+                }
+            }
             for (tail, _) in self.zones.tails_leaving.extract_if(.., |(_, of)| *of == block) {
                 self.zones.tail_of[tail as usize] = NONE;
             }

@@ -178,6 +178,8 @@ pub(crate) struct Writer {
     pub(crate) saved: Option<SavedTail>,
     /// Blocks that are on media for good, or in the tail: all that were written when it was last flushed.
     pub(crate) durable: u32,
+    /// What the last record says of that.
+    pub(crate) recorded: u32,
     /// What the host may write in any order, from the write pointer on.
     pub(crate) window: Option<Window>,
     /// Blocks before that of which the area has an older version.
@@ -202,6 +204,7 @@ impl Writer {
             may_keep: false,
             saved: None,
             durable: 0,
+            recorded: 0,
             window: None,
             stale: Vec::new(),
             spare: Vec::new(),
