@@ -47,6 +47,10 @@ impl Tenant for Pages {
         Ok(())
     }
 
+    fn note_of_repair(&self) -> u8 {
+        TenantNote::REBUILDING
+    }
+
     fn frames_needed(&self, geometry: &Geometry) -> usize {
         let chunks = (self.layout.host_chunks + self.layout.move_chunks + 1) as usize;
         // On each of them a unit that fills, one behind it, and what cannot be read yet.
