@@ -2,11 +2,12 @@
 
 use crate::fault::{Fault, FaultKind, disturb};
 use crate::played::Played;
+use crate::played_crash_points::Cut;
 use crate::rig::Rig;
 use crate::step::{Step, ZoneDeed, ZoneDeedKind};
 use crate::wire::{CrashPoint, Wire};
 use openftl_blocks::Ftl;
-use openftl_core::{BLOCK_BYTES, Clock, Frame};
+use openftl_core::{BLOCK_BYTES, Clock, Frame, Frames};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_pages::{
     Change, PageFacts, PageFtl, Session, SessionId, StoreDone, StoreError, StoreRequest, StoreTarget, WINDOW,
@@ -127,6 +128,17 @@ impl DerefMut for PageWorld {
     fn deref_mut(&mut self) -> &mut Rig<PageFtl<Wire>> {
         &mut self.rig
     }
+}
+
+/// The first bytes of what frames hold together.
+#[must_use]
+pub fn gathered(pool: &Frames, frames: &[Frame], bytes: usize) -> Vec<u8> {
+    let mut all = Vec::with_capacity(bytes);
+    for frame in frames {
+        let count = (bytes - all.len()).min(BLOCK_BYTES);
+        all.extend_from_slice(&pool.bytes(*frame)[..count]);
+    }
+    all
 }
 
 fn id(session: usize) -> SessionId {
@@ -326,9 +338,12 @@ impl PageWorld {
     pub fn bytes_of(&mut self, lpid: u64, blocks: u64) -> Result<Vec<u8>, StoreError> {
         let frames = self.frames(blocks);
         let facts = self.ask(StoreRequest::Read { lpid, offset: 0, frames: &frames });
-        let bytes: Vec<u8> = frames.iter().flat_map(|frame| *self.ftl().frames().bytes(*frame)).collect();
+        let bytes = facts.map(|facts| {
+            let count = facts.expect("a read says what it read").bytes as usize;
+            gathered(self.ftl().frames(), &frames, count.min(frames.len() * BLOCK_BYTES))
+        });
         frames.into_iter().for_each(|frame| self.ftl().frames_mut().release(frame));
-        facts.map(|facts| bytes[..(facts.expect("a read says what it read").bytes as usize).min(bytes.len())].to_vec())
+        bytes
     }
 
     /// Another world on a copy of the device, with the drive not open.
@@ -404,6 +419,18 @@ impl PageWorld {
         self.settle();
         self.clean_restart();
         self.verify_all();
+    }
+}
+
+impl Cut for PageWorld {
+    type Model = Model;
+
+    fn left_by(&self, crash_point: CrashPoint, model: &Model) -> PageWorld {
+        self.after_cut(crash_point, model.clone())
+    }
+
+    fn work_and_close(&mut self) {
+        self.prove();
     }
 }
 
@@ -490,11 +517,10 @@ impl Played for PageWorld {
                 Errand::Read { frames, lpid, offset, expected } => {
                     match (result, expected) {
                         (Ok(Some(PageFacts { bytes, .. })), Some(made)) => {
-                            let found: Vec<u8> =
-                                frames.iter().flat_map(|frame| *self.ftl().frames().bytes(*frame)).collect();
                             assert_eq!(bytes as usize, made.bytes, "page {lpid}");
                             let expected = made.expand();
-                            let count = (made.bytes - offset).min(found.len());
+                            let count = (made.bytes - offset).min(frames.len() * BLOCK_BYTES);
+                            let found = gathered(self.ftl().frames(), &frames, count);
                             assert!(
                                 found[..count] == expected[offset..offset + count],
                                 "page {lpid} from byte {offset}"

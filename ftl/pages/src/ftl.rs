@@ -126,6 +126,7 @@ impl<M: Media> PageFtl<M> {
         }
         let (layout, capacity, mut config) = pages_for(&geometry, &good, &config)?;
         config.tenant.kind = purpose.kind();
+        config.tenant.more = if config.cross_blocks { 0 } else { TenantNote::WHOLE_BLOCKS };
         let mut pages = Pages::new(&geometry, layout, purpose.page_bytes_max(&geometry), capacity, &config);
         let mut ftl = BlockFtl::format_beside(media, config, clock, &mut pages)?;
         pages.release_found(&mut ftl.flash);

@@ -46,7 +46,7 @@ use crate::request::SessionId;
 use crate::session::Sessions;
 use crate::sizing::capacity_grains;
 use openftl_blocks::block_ftl::BlockFtl;
-use openftl_core::{BLOCK_BYTES, ChunkId, Clock};
+use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Clock};
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::journal::repair::{IndexRepair, RepairReport};
@@ -157,17 +157,38 @@ enum Word {
     Lost,
 }
 
+/// Changes of batches of which the end has not come, by session, number and digest.
+type Parts = BTreeMap<(SessionId, u64, u32), Vec<(u64, Put)>>;
+
 /// What is left of the log.
 #[derive(Default)]
 struct LeftOfLog {
     chunks: BTreeMap<ChunkId, FoundChunk>,
     words: BTreeMap<u64, Word>,
+    /// Pages that it has with their bytes, where that is not the last word.
+    carried: BTreeMap<u64, (u64, Vec<u8>)>,
     /// Sessions, with their last batches and what tells these from others, in the order of the log; `None`: the session was forgotten.
     batches: Vec<(SessionId, Option<(u64, u32)>)>,
     /// Something behind the last group cannot be read.
     is_in_doubt: bool,
     last_group: u64,
     last_version: u64,
+}
+
+/// Drops groups that a power cut has left behind one that it has torn, and those that it had left so before: versions only grow from group to group,
+/// and a chunk is begun when all of the one before it is on media.
+fn drop_what_was_never_durable(format: AddressFormat, groups: &mut BTreeMap<u64, FoundGroup>) {
+    let mut version = 0;
+    groups.retain(|_, group| {
+        version = version.max(group.version);
+        group.version == version
+    });
+    let begins = groups.iter().rfind(|(_, group)| group.place.grain(format) == 0);
+    let Some(mut last) = begins.or(groups.first_key_value()).map(|(number, _)| *number) else { return };
+    while groups.contains_key(&(last + 1)) {
+        last += 1;
+    }
+    groups.split_off(&(last + 1));
 }
 
 impl LeftOfLog {
@@ -192,17 +213,18 @@ impl LeftOfLog {
                 }
             }
         }
+        left.last_group = groups.last_key_value().map_or(0, |(number, _)| *number);
+        drop_what_was_never_durable(ftl.flash.format, &mut groups);
         let Some((last, group)) = groups.last_key_value() else { return Ok(left) };
-        left.last_group = *last;
         let end = group.place.blocks(ftl.flash.format).end;
         let behind = &unreadable[&group.place.chunk(ftl.flash.format)];
         left.is_in_doubt = behind.iter().any(|block| *block >= end);
         // Behind the last group that is missing.
         let mut first = *last;
-        while groups.contains_key(&(first - 1)) && groups[&(first - 1)].version <= groups[&first].version {
+        while groups.contains_key(&(first - 1)) {
             first -= 1;
         }
-        let mut parts = BTreeMap::new();
+        let mut parts = Parts::new();
         for (number, group) in groups {
             let records = read_records(&group.records).unwrap_or_default();
             records.into_iter().for_each(|record| left.take(record, group.version, number >= first, &mut parts));
@@ -211,17 +233,11 @@ impl LeftOfLog {
     }
 
     /// A record of a group with this version. What it says of pages is the last word only if it `counts`.
-    fn take(
-        &mut self,
-        record: Record,
-        version: u64,
-        counts: bool,
-        parts: &mut BTreeMap<(SessionId, u64, u32), Vec<(u64, Put)>>,
-    ) {
+    fn take(&mut self, record: Record, version: u64, counts: bool, parts: &mut Parts) {
         match record {
             Record::Changes { session, wsn, digest, is_last, puts } => {
                 let known = parts.entry((session, wsn, digest)).or_default();
-                known.extend(puts.into_iter().filter(|_| counts));
+                known.extend(puts);
                 if !is_last {
                     return;
                 }
@@ -232,7 +248,12 @@ impl LeftOfLog {
                         Put::Deleted => Word::Deleted(version),
                         Put::Carried { version, bytes } => Word::Carried(version, bytes),
                     };
-                    self.words.insert(lpid, word);
+                    // Bytes that a part of the log has behind which something is missing are a version as those on media are.
+                    if counts {
+                        self.words.insert(lpid, word);
+                    } else if let Word::Carried(version, bytes) = word {
+                        self.carried.insert(lpid, (version, bytes));
+                    }
                 }
             }
             Record::Moved { lpid, from, to } if counts => {
@@ -361,7 +382,7 @@ pub(crate) fn rebuild(
     let versions = Versions::read(ftl, pages, &log, clock)?;
     let mut report = IndexRepair::default();
     let words = std::mem::take(&mut log.words);
-    compose(pages, words, &area.index, &versions, log.is_in_doubt, &mut report)?;
+    compose(pages, words, &log.carried, &area.index, &versions, log.is_in_doubt, &mut report)?;
     pages.sessions = area.sessions;
     for (session, batch) in std::mem::take(&mut log.batches) {
         match batch {
@@ -403,18 +424,29 @@ pub(crate) fn rebuild(
 fn compose(
     pages: &mut Pages,
     mut words: BTreeMap<u64, Word>,
+    carried: &BTreeMap<u64, (u64, Vec<u8>)>,
     old: &Index,
     versions: &Versions,
     is_in_doubt: bool,
     report: &mut IndexRepair,
 ) -> Result<(), OpenError> {
     (pages.index, pages.carried) = (Index::new(pages.layout.slots), BTreeMap::new());
-    let named: BTreeSet<u64> =
-        versions.newest.keys().chain(words.keys()).copied().chain(old.pages_from(0).map(|(lpid, _)| lpid)).collect();
+    let named: BTreeSet<u64> = versions
+        .newest
+        .keys()
+        .chain(words.keys())
+        .chain(carried.keys())
+        .copied()
+        .chain(old.pages_from(0).map(|(lpid, _)| lpid))
+        .collect();
     for lpid in named {
         let newest = versions.newest.get(&lpid).copied();
         let newer = |than: u64| newest.filter(|(version, _)| *version > than).map(|(_, place)| place);
-        let (place, is_known) = match words.remove(&lpid) {
+        let word = words.remove(&lpid);
+        let is_word = word.is_some();
+        let only_carried = carried.get(&lpid).filter(|(version, _)| newest.is_none_or(|(newest, _)| newest < *version));
+        let word = word.or_else(|| only_carried.map(|(version, bytes)| Word::Carried(*version, bytes.clone())));
+        let (place, is_known) = match word {
             Some(Word::At(place)) => match versions.confirmed.get(&lpid) {
                 None => (Some(Place::LOST), true),
                 Some(version) => match newer(*version).filter(|_| is_in_doubt) {
@@ -433,7 +465,9 @@ fn compose(
                             pages.live_grains += u64::from(grains_of(length));
                             pages.carried.insert(lpid, Carried { version, bytes });
                         }
-                        report.pages_known += 1;
+                        report.pages_known += u64::from(is_word);
+                        report.pages_rebuilt += u64::from(!is_word);
+                        report.pages_returned += u64::from(!is_word && old.get(lpid).is_none());
                         continue;
                     }
                 }

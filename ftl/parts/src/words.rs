@@ -248,6 +248,9 @@ impl TenantNote {
     /// In [`TenantNote::more`] of a store of pages: its index is being rebuilt. What the area says of it does not count until that has ended.
     pub const REBUILDING: u8 = 1;
 
+    /// The same: a page that fits into one block is not to lie in two ([`Config::cross_blocks`](crate::config::Config::cross_blocks)).
+    pub const WHOLE_BLOCKS: u8 = 2;
+
     /// Which tenant it is, whatever else its kind says.
     #[must_use]
     pub fn family(self) -> u8 {
