@@ -105,6 +105,8 @@ pub struct FtlSection {
     pub max_open_segments: Option<u32>,
     /// Of segments: how hosts see them.
     pub interface: Option<Interface>,
+    /// Of pages and values: whether a page that fits into one block may lie in two.
+    pub cross_blocks: Option<bool>,
     /// Of values: how many keys there may be.
     pub keys_max: Option<u64>,
     /// Of values: bytes of a key, at most.
@@ -182,6 +184,9 @@ impl FtlSection {
         };
         if kind != FtlKind::Values {
             only("values", first(&values))?;
+        }
+        if !matches!(kind, FtlKind::Pages | FtlKind::Values) {
+            only("pages", self.cross_blocks.map(|_| "cross_blocks"))?;
         }
         match kind {
             FtlKind::Zones | FtlKind::Segments => {

@@ -25,6 +25,7 @@ pub struct PageDrive {
     checkpoint: (Option<u64>, Option<openftl_core::Nanos>),
     scrub_interval: Option<openftl_core::Nanos>,
     victim: VictimPolicy,
+    cross_blocks: bool,
 }
 
 impl PageDrive {
@@ -63,6 +64,7 @@ impl PageDrive {
             checkpoint: (file.ftl.checkpoint_log_blocks, file.ftl.checkpoint_interval),
             scrub_interval: file.ftl.scrub_interval.and_then(Interval::span),
             victim: expect_of_pages(file.ftl.victim.unwrap_or_default()).map_err(|error| error.about("ftl.victim"))?,
+            cross_blocks: file.ftl.cross_blocks.unwrap_or(true),
         })
     }
 
@@ -70,6 +72,17 @@ impl PageDrive {
     #[must_use]
     pub fn victim(&self) -> VictimPolicy {
         self.victim
+    }
+
+    /// Whether a page that fits into one block may lie in two.
+    #[must_use]
+    pub fn cross_blocks(&self) -> bool {
+        self.cross_blocks
+    }
+
+    /// Lets pages cross blocks, or not, whatever the description says.
+    pub fn let_cross_blocks(&mut self, cross_blocks: bool) {
+        self.cross_blocks = cross_blocks;
     }
 
     /// Chooses the chunk to clean by `victim`, whatever the description says.
@@ -105,6 +118,7 @@ impl PageDrive {
             checkpoint_interval: self.checkpoint.1,
             scrub_interval: self.scrub_interval,
             victim: self.victim,
+            cross_blocks: self.cross_blocks,
             ..Config::default()
         }
     }

@@ -31,6 +31,7 @@
 //! | [`liveness`] | what a drive owes besides the truth: an answer |
 //! | [`fate`] | what a power cut leaves beyond a prefix in time |
 //! | [`crash_points`] | every state that a power cut can leave, recovered and judged |
+//! | [`played_crash_points`] | the same of drives of any kind |
 //! | [`played`] | what a run needs of any of them |
 //! | [`step`], [`fault`] | what may happen, and what may go wrong |
 //! | [`swarm`] | a run, drawn from a seed |
@@ -59,6 +60,7 @@ pub mod history;
 pub mod liveness;
 pub mod page_world;
 pub mod played;
+pub mod played_crash_points;
 pub mod portrait;
 pub mod rig;
 pub mod shrink;

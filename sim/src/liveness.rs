@@ -11,7 +11,7 @@ use openftl_blocks::Ftl;
 use openftl_core::{Clock, Geometry, Nanos, Time, VirtualClock};
 use openftl_media::profile::Faults;
 use openftl_media::{EmulatedDevice, Media};
-use openftl_parts::{Access, Durability, OpenError, Target};
+use openftl_parts::{Access, Durability, Target};
 
 /// A drive may read, program and erase the whole of its slowest die so many times before it answers. Collection
 /// on a drive that is full moves each block several times; a drive that hangs exceeds any number.
@@ -160,7 +160,7 @@ fn there_once(stage: &impl Stage) -> Vec<String> {
     match world.open(Access::Inspect) {
         Ok(()) => {}
         // Until the last blocks of the log are padded, which looking does not do, the map is older than the chunks are.
-        Err(OpenError::Tenant { is_lost: true, .. }) if may_want_padding => return Vec::new(),
+        Err(error) if may_want_padding && error.is_of_lost_blocks() => return Vec::new(),
         Err(error) => panic!("a recovered drive cannot be looked at: {error}"),
     }
     world.ftl().block().recovery_report().single_copies.clone()

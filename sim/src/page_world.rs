@@ -2,11 +2,12 @@
 
 use crate::fault::{Fault, FaultKind, disturb};
 use crate::played::Played;
+use crate::played_crash_points::Cut;
 use crate::rig::Rig;
 use crate::step::{Step, ZoneDeed, ZoneDeedKind};
 use crate::wire::{CrashPoint, Wire};
 use openftl_blocks::Ftl;
-use openftl_core::{BLOCK_BYTES, Clock, Frame};
+use openftl_core::{BLOCK_BYTES, Clock, Frame, Frames};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_pages::{
     Change, PageFacts, PageFtl, Session, SessionId, StoreDone, StoreError, StoreRequest, StoreTarget, WINDOW,
@@ -100,6 +101,19 @@ pub struct PageWorld {
     pub sessions: Vec<Session>,
     /// What is staged of the next batch of each session.
     staged: [Changes; SESSIONS],
+    /// Of each page all that was ever put, and the seeds of what was made up when it was deleted, whether committed or not.
+    ever: BTreeMap<u64, (Vec<Made>, Vec<u64>)>,
+}
+
+/// What a repair has brought back.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Returned {
+    /// Pages that are as the last durable change left them.
+    pub as_durable: usize,
+    /// Pages that were deleted durably, and are there.
+    pub deleted: usize,
+    /// Pages of which a later version is there.
+    pub later: usize,
 }
 
 impl Deref for PageWorld {
@@ -114,6 +128,17 @@ impl DerefMut for PageWorld {
     fn deref_mut(&mut self) -> &mut Rig<PageFtl<Wire>> {
         &mut self.rig
     }
+}
+
+/// The first bytes of what frames hold together.
+#[must_use]
+pub fn gathered(pool: &Frames, frames: &[Frame], bytes: usize) -> Vec<u8> {
+    let mut all = Vec::with_capacity(bytes);
+    for frame in frames {
+        let count = (bytes - all.len()).min(BLOCK_BYTES);
+        all.extend_from_slice(&pool.bytes(*frame)[..count]);
+    }
+    all
 }
 
 fn id(session: usize) -> SessionId {
@@ -144,7 +169,8 @@ impl PageWorld {
     }
 
     fn of(rig: Rig<PageFtl<Wire>>, model: Model) -> PageWorld {
-        PageWorld { rig, model, under_way: Vec::new(), sessions: Vec::new(), staged: Default::default() }
+        let staged = Default::default();
+        PageWorld { rig, model, under_way: Vec::new(), sessions: Vec::new(), staged, ever: BTreeMap::new() }
     }
 
     /// The world after a power cut, with the drive not opened yet.
@@ -216,6 +242,8 @@ impl PageWorld {
                 }
             }
             self.staged[session].push((lpid, (!deletes).then_some(made)));
+            let (put, deleted) = self.ever.entry(lpid).or_default();
+            if deletes { deleted.push(made.seed) } else { put.push(made) }
         }
         true
     }
@@ -279,6 +307,100 @@ impl PageWorld {
         assert!(is_read_only && self.is_worn_out(), "{error}: {}", self.ftl().describe());
     }
 
+    /// Begins a request, and waits for its end, while nothing else is under way.
+    ///
+    /// # Errors
+    /// As of the request.
+    ///
+    /// # Panics
+    /// If it never ends.
+    pub fn ask(&mut self, request: StoreRequest<'_>) -> Result<Option<PageFacts>, StoreError> {
+        let tag = self.next_tag();
+        let now = self.clock.now();
+        self.ftl().submit(now, tag, request)?;
+        let mut done = Vec::new();
+        loop {
+            let now = self.clock.now();
+            self.ftl().poll(now, &mut done);
+            if let Some(done) = done.iter().find(|done| done.tag == tag) {
+                return done.result;
+            }
+            let due = self.ftl().next_due();
+            let due = due.unwrap_or_else(|| panic!("nothing is due: {}", self.rig.ftl().describe()));
+            self.clock.wait_until(due);
+        }
+    }
+
+    /// Reads the first bytes of a page, or all of it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn bytes_of(&mut self, lpid: u64, blocks: u64) -> Result<Vec<u8>, StoreError> {
+        let frames = self.frames(blocks);
+        let facts = self.ask(StoreRequest::Read { lpid, offset: 0, frames: &frames });
+        let bytes = facts.map(|facts| {
+            let count = facts.expect("a read says what it read").bytes as usize;
+            gathered(self.ftl().frames(), &frames, count.min(frames.len() * BLOCK_BYTES))
+        });
+        frames.into_iter().for_each(|frame| self.ftl().frames_mut().release(frame));
+        bytes
+    }
+
+    /// Another world on a copy of the device, with the drive not open.
+    #[must_use]
+    pub fn twin(&self) -> PageWorld {
+        let mut twin = PageWorld::of(self.rig.fork(), self.model.clone());
+        twin.ever.clone_from(&self.ever);
+        twin
+    }
+
+    /// Compares a drive that was repaired with all that was ever put, and goes on with what was found: each page is as the last durable change
+    /// left it, or newer; one that was deleted may be back.
+    ///
+    /// # Errors
+    /// Which page cannot be as it is.
+    pub fn adopt_repaired(&mut self) -> Result<Returned, String> {
+        let last = self.open_sessions();
+        let durable = self.model.history.iter().filter(|batch| batch.is_durable);
+        let durable: BTreeMap<u64, Option<Made>> = durable.flat_map(|batch| batch.changes.iter().copied()).collect();
+        let mut returned = Returned::default();
+        let mut found = BTreeMap::new();
+        for (lpid, _) in self.ftl().list(0, usize::MAX) {
+            let bytes = self.bytes_of(lpid, 256).map_err(|error| format!("page {lpid}: {error}"))?;
+            let put = self.ever.get(&lpid).map_or(&[][..], |(put, _)| put);
+            let is_it = |made: &&Made| made.bytes == bytes.len() && made.expand() == bytes;
+            let Some(made) = put.iter().find(is_it) else {
+                return Err(format!("page {lpid} has {} bytes that were never put there", bytes.len()));
+            };
+            found.insert(lpid, *made);
+        }
+        for (lpid, (_, deleted)) in &self.ever {
+            match (durable.get(lpid), found.get(lpid)) {
+                (Some(Some(durable)), Some(made)) if made.seed < durable.seed => {
+                    return Err(format!("page {lpid} has {made:?}, and {durable:?} was durable"));
+                }
+                (Some(Some(durable)), None) if !deleted.iter().any(|seed| *seed > durable.seed) => {
+                    return Err(format!("page {lpid} is not there, and {durable:?} was durable"));
+                }
+                (Some(Some(durable)), Some(made)) if made == durable => returned.as_durable += 1,
+                (Some(None), Some(_)) => returned.deleted += 1,
+                (Some(None), None) => returned.as_durable += 1,
+                (_, Some(_)) => returned.later += 1,
+                (_, None) => {}
+            }
+        }
+        self.model.last.copy_from_slice(&last);
+        self.model.history = (0..SESSIONS)
+            .map(|session| {
+                let own = |(lpid, _): &(&u64, &Made)| **lpid >> 32 == session as u64;
+                let changes = found.iter().filter(own).map(|(lpid, made)| (*lpid, Some(*made))).collect();
+                let wsn = last[session];
+                Committed { session, wsn, changes, is_done: true, has_failed: false, is_durable: true }
+            })
+            .collect();
+        Ok(returned)
+    }
+
     /// Closes the drive and opens it again, with no session open.
     pub fn clean_restart_alone(&mut self) {
         self.close().unwrap_or_else(|error| panic!("{error}"));
@@ -297,6 +419,18 @@ impl PageWorld {
         self.settle();
         self.clean_restart();
         self.verify_all();
+    }
+}
+
+impl Cut for PageWorld {
+    type Model = Model;
+
+    fn left_by(&self, crash_point: CrashPoint, model: &Model) -> PageWorld {
+        self.after_cut(crash_point, model.clone())
+    }
+
+    fn work_and_close(&mut self) {
+        self.prove();
     }
 }
 
@@ -383,11 +517,10 @@ impl Played for PageWorld {
                 Errand::Read { frames, lpid, offset, expected } => {
                     match (result, expected) {
                         (Ok(Some(PageFacts { bytes, .. })), Some(made)) => {
-                            let found: Vec<u8> =
-                                frames.iter().flat_map(|frame| *self.ftl().frames().bytes(*frame)).collect();
                             assert_eq!(bytes as usize, made.bytes, "page {lpid}");
                             let expected = made.expand();
-                            let count = (made.bytes - offset).min(found.len());
+                            let count = (made.bytes - offset).min(frames.len() * BLOCK_BYTES);
+                            let found = gathered(self.ftl().frames(), &frames, count);
                             assert!(
                                 found[..count] == expected[offset..offset + count],
                                 "page {lpid} from byte {offset}"

@@ -452,7 +452,7 @@ pub fn open_to_look_at(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<St
 /// and good once the drive is open for use.
 pub fn open_as_it_is(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Option<StoredDrive>, Failure> {
     match open_for(Access::Inspect, stored, clock)? {
-        Err(OpenError::Tenant { is_lost: true, .. }) => Ok(None),
+        Err(error) if error.is_of_lost_blocks() => Ok(None),
         opened => opened.map(Some).map_err(|error| open_failure(stored, &error)),
     }
 }

@@ -17,7 +17,7 @@ use openftl_core::VirtualClock;
 use openftl_files::note::Note;
 use openftl_lab::picture::thousands;
 use openftl_media::{PartKind, PartLabel};
-use openftl_parts::RepairReport;
+use openftl_parts::{IndexRepair, RepairReport};
 use openftl_zones::Face;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -122,7 +122,8 @@ fn verdict(stored: &Stored<'_>, findings: &Findings, repaired: bool) -> Result<(
     if findings.sound {
         return Ok(());
     }
-    let CheckReport { findings_total, blocks_lost, table_blocks_lost, zone_blocks_lost, .. } = findings.report;
+    let CheckReport { findings_total, blocks_lost, table_blocks_lost, zone_blocks_lost, pages_lost, .. } =
+        findings.report;
     let failure = Failure::failed(format_args!("{stored} is unsound: {findings_total} findings"));
     Err(match () {
         () if blocks_lost + table_blocks_lost == findings_total && table_blocks_lost > 0 => failure
@@ -135,6 +136,9 @@ fn verdict(stored: &Stored<'_>, findings: &Findings, repaired: bool) -> Result<(
             failure.fix(format_args!(
                 "copy what can still be read, and {empty}: what is lost of them is an error until then"
             ))
+        }
+        () if pages_lost == findings_total => {
+            failure.fix("put the lost pages again, or delete them: they are errors until then")
         }
         () if blocks_lost == findings_total => {
             failure.fix("restore the lost blocks from a copy; they are errors until they are overwritten or trimmed")
@@ -299,6 +303,13 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
 fn write_rebuilt(text: &mut String, rebuilt: &RepairReport, palette: Palette) {
     let RepairReport { damage, blocks_known, blocks_rebuilt, blocks_returned, blocks_lost, .. } = rebuilt;
     _ = writeln!(text, "{} {damage}", palette.paint(Ink::Bad, "✗"));
+    if let Some(index) = &rebuilt.index {
+        write_index(text, index, rebuilt.media_blocks_unreadable);
+    }
+    // Of a store of pages these are blocks of its index, which is rebuilt from the pages.
+    if rebuilt.index.is_some() {
+        return;
+    }
     _ = writeln!(
         text,
         "  The map was rebuilt: {} logical blocks are as checkpoint and log say, {} as the newest version on the media,\n  \
@@ -321,6 +332,38 @@ fn write_rebuilt(text: &mut String, rebuilt: &RepairReport, palette: Palette) {
                 text,
                 "  {} blocks on the media cannot be read; if they held newer versions, older ones have taken their place.",
                 thousands(rebuilt.media_blocks_unreadable)
+            );
+        }
+    }
+}
+
+/// How well the index of a store of pages, and the directory of a key-value drive, were rebuilt.
+fn write_index(text: &mut String, index: &IndexRepair, blocks_unreadable: u64) {
+    let IndexRepair { pages_known, pages_rebuilt, pages_returned, pages_lost, keys } = index;
+    _ = writeln!(
+        text,
+        "  The index of pages was rebuilt: {} pages are as the log says, {} as their newest versions on the media, {} are lost.",
+        thousands(*pages_known),
+        thousands(*pages_rebuilt),
+        thousands(*pages_lost)
+    );
+    if *pages_returned > 0 {
+        _ = writeln!(
+            text,
+            "  {} of them were nowhere as far as the old index goes: pages that were deleted may be back.",
+            thousands(*pages_returned)
+        );
+    }
+    if let Some(keys) = keys {
+        _ = writeln!(text, "  The directory was written anew from the {} keys that have values.", thousands(*keys));
+    }
+    if *pages_rebuilt > 0 {
+        _ = writeln!(text, "  Batches that were under way or not durable may be there in part.");
+        if blocks_unreadable > 0 {
+            _ = writeln!(
+                text,
+                "  {} blocks on the media cannot be read; if they held newer versions, older ones have taken their place.",
+                thousands(blocks_unreadable)
             );
         }
     }
@@ -402,6 +445,7 @@ mod tests {
             blocks_rebuilt: 20,
             blocks_returned: 2,
             blocks_lost: 1,
+            index: None,
         };
         let findings = Findings {
             repaired: true,

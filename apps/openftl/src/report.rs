@@ -107,6 +107,26 @@ pub const PURPOSES: [(Purpose, &str); 8] = [
     (Purpose::Tenant, "zones"),
 ];
 
+/// The same on a store of pages.
+const OF_PAGES: [(Purpose, &str); 9] = [
+    (Purpose::Tenant, "pages"),
+    (Purpose::Header, "headers"),
+    (Purpose::Slack, "slack"),
+    (Purpose::Relocation, "relocation"),
+    (Purpose::Log, "log"),
+    (Purpose::Data, "map"),
+    (Purpose::Checkpoint, "checkpoint"),
+    (Purpose::Superblock, "superblock"),
+    (Purpose::Padding, "padding"),
+];
+
+/// What blocks were programmed for, in the words of reports.
+pub fn programmed(statistics: &Statistics) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    let has_pages = statistics.programmed_for(Purpose::Header) + statistics.programmed_for(Purpose::Slack) > 0;
+    let purposes = if has_pages { &OF_PAGES[..] } else { &PURPOSES[..] };
+    purposes.iter().map(|(purpose, name)| (*name, statistics.programmed_for(*purpose)))
+}
+
 /// Write amplification, and where each byte on flash came from.
 pub fn write_amplification(text: &mut String, statistics: &Statistics, palette: Palette) {
     let total = statistics.nand_blocks_written();
@@ -118,8 +138,7 @@ pub fn write_amplification(text: &mut String, statistics: &Statistics, palette: 
         _ => format!("Write amplification {:.3}", statistics.waf()),
     };
     write_title(text, &title, "   where each byte written to flash came from", palette);
-    for (purpose, name) in PURPOSES {
-        let blocks = statistics.programmed_for(purpose);
+    for (name, blocks) in programmed(statistics) {
         if blocks > 0 {
             let share = blocks as f64 / total as f64;
             let bar = palette.paint(Ink::Picture, bar(share, BAR_CELLS).trim_end());
@@ -259,7 +278,7 @@ mod tests {
             .to_vec();
         let statistics = Statistics {
             host_blocks_written: 20_000,
-            programmed: [20_000, 14_000, 300, 200, 4, 60, 0, 0],
+            programmed: [20_000, 14_000, 300, 200, 4, 60, 0, 0, 0, 0],
             program_failures: 2,
             encounters: Encounters { commands: 30_000, collecting: 10_000, marked: 1_250, met: 2_000 },
             groups,

@@ -60,6 +60,8 @@ fn statistics(drive: &PageFtl) -> String {
         ("batches_aborted", pages.batches_aborted),
         ("nand_bytes", blocks.programmed.iter().sum::<u64>() * BLOCK_BYTES as u64),
         ("nand_page_bytes", nand(Purpose::Tenant)),
+        ("nand_header_bytes", nand(Purpose::Header)),
+        ("nand_slack_bytes", nand(Purpose::Slack)),
         ("nand_area_bytes", nand(Purpose::Data)),
         ("nand_relocation_bytes", nand(Purpose::Relocation)),
         ("nand_log_bytes", nand(Purpose::Log) + nand(Purpose::Checkpoint)),

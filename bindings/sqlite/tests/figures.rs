@@ -30,7 +30,7 @@ fn small_transactions_put_no_journal_bytes() {
         let of = |name: &str| figure(lines[1], name) - figure(lines[0], name);
         println!(
             "compress={compress}, {journal}: database of {pages} pages; {} batches, {} pages, {:.2} MB put, {:.2} MB of headers and grains, {:.2} MB to \
-             the log, {:.2} MB padding, {:.2} MB on NAND (pages {:.2}, map {:.2}, relocation {:.2}, log {:.2}, padding {:.2}); {seconds:.2} s with opening and closing",
+             the log, {:.2} MB padding, {:.2} MB on NAND (pages {:.2}, headers {:.2}, slack {:.2}, map {:.2}, relocation {:.2}, log {:.2}, padding {:.2}); {seconds:.2} s with opening and closing",
             of("batches_committed"),
             of("pages_put"),
             of("bytes_put") as f64 / 1e6,
@@ -39,6 +39,8 @@ fn small_transactions_put_no_journal_bytes() {
             of("padded_bytes") as f64 / 1e6,
             of("nand_bytes") as f64 / 1e6,
             of("nand_page_bytes") as f64 / 1e6,
+            of("nand_header_bytes") as f64 / 1e6,
+            of("nand_slack_bytes") as f64 / 1e6,
             of("nand_area_bytes") as f64 / 1e6,
             of("nand_relocation_bytes") as f64 / 1e6,
             of("nand_log_bytes") as f64 / 1e6,

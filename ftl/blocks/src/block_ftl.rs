@@ -41,6 +41,7 @@ use openftl_parts::flash::reads::Reader;
 use openftl_parts::flash::{Errand, Flash, Reset};
 use openftl_parts::journal::Journal;
 use openftl_parts::journal::recovery_report::RecoveryReport;
+use openftl_parts::journal::repair::RepairReport;
 use openftl_parts::map::owners::Owners;
 use openftl_parts::map::{Entry, Map, Place};
 use openftl_parts::target::{
@@ -186,6 +187,11 @@ impl BlockFtl {
     #[must_use]
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.recovery
+    }
+
+    /// What had to be rebuilt when the drive was opened, for a tenant that rebuilds something of its own.
+    pub fn repair_report_mut(&mut self) -> &mut Option<RepairReport> {
+        &mut self.recovery.repair
     }
 
     /// What each chunk is used for and how many of its blocks are valid, in address order.

@@ -242,7 +242,11 @@ impl BlockFtl {
                 return Ok(Err(error));
             }
         }
-        Ok(self.wait_for_reads(clock, tenant)?.map(|()| frames))
+        let result = self.wait_for_reads(clock, tenant)?;
+        if result.is_err() {
+            frames.drain(..).for_each(|frame| self.flash.frames.release(frame));
+        }
+        Ok(result.map(|()| frames))
     }
 
     /// Reads what blocks of the area, those that `is_wanted`, said before what is in doubt of the log: a power cut may bring that back.

@@ -414,7 +414,8 @@ impl BlockFtl {
             let is_skipped = !is_repaired && self.skip(gap);
             let is_replaced = !is_worn_out && (!is_skipped || !is_mendable || self.journal.log.is_long(&self.flash));
             // What a tenant gives back is room, and a recovery that is cut off leaves less of it.
-            let is_found_first = tenant.has_found() && self.is_short_of_chunks() && !is_repaired;
+            // A repair is asked for by people, and a tenant may have to write before it can give back anything.
+            let is_found_first = tenant.has_found() && self.is_short_of_chunks() && access != Access::Repair;
             if let Some(find) = find.take_if(|_| is_found_first) {
                 let superblock = self.journal.request_superblock(&mut self.flash);
                 self.run(steps.clock, tenant, |ftl| {
@@ -429,6 +430,8 @@ impl BlockFtl {
                 mend.iter().filter(|_| is_mended).for_each(|unit| self.journal.log.mend(&mut self.flash.frames, unit));
             }
             if is_repaired {
+                // The superblock of the checkpoint says it.
+                self.journal.superblock.current_mut().tenant.more |= tenant.note_of_repair();
                 self.journal.superblock.confirm();
             } else if find.is_none() {
                 let superblock = self.journal.superblock.durable();

@@ -79,7 +79,7 @@ impl BlockFtl {
                         Purpose::Superblock => self.journal.superblock.copy_written(unit.owner),
                         Purpose::Tenant => tenant.unit_readable(&mut self.flash, id),
                         Purpose::Map => self.map_unit_readable(id),
-                        Purpose::Log | Purpose::Padding => {}
+                        Purpose::Log | Purpose::Padding | Purpose::Header | Purpose::Slack => {}
                     }
                     self.flash.units.finish(id);
                 }
@@ -128,7 +128,8 @@ impl BlockFtl {
             Purpose::Superblock => self.journal.superblock.copy_failed(unit.owner),
             Purpose::Tenant => tenant.unit_failed(&mut self.flash, id),
             Purpose::Map => self.map_unit_failed(id),
-            Purpose::Padding => {}
+            // No unit is of headers or slack alone.
+            Purpose::Padding | Purpose::Header | Purpose::Slack => {}
         }
         self.flash.units.finish(id);
     }

@@ -226,6 +226,10 @@ fn recovery_table(name: &str) -> String {
                 refusal(OpenError::SuperblockLost { sequence: 17, chunk: "g0p1c5".into(), lsn: 104 }, "the same"),
                 refusal(OpenError::MapPageLost { page: 17, first: 17_408, blocks: 1024 }, "the same"),
                 refusal(OpenError::Inconsistent("…".into()), "the same; please report it with the drive"),
+                refusal(
+                    OpenError::IndexLost("the anchor of the store is none, or one of another version".into()),
+                    "the same: the index of pages, or the directory of keys, is rebuilt",
+                ),
                 refusal(OpenError::WholeMap, "as it says"),
                 refusal(OpenError::NoSuperblockPlace(PuId(0)), "another device: this one cannot hold a drive"),
                 refusal(OpenError::Stopped, "look at the device"),

@@ -11,7 +11,7 @@
 
 use crate::open_chunk::{Owner, Stream};
 use crate::pages::{PageChunk, Pages};
-use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place};
+use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place, grains_of};
 use crate::placing::LOG_RESERVE;
 use crate::queue::Mutation;
 use crate::reading::OF_VICTIM;
@@ -35,13 +35,18 @@ impl Pages {
         has_acted
     }
 
+    /// Grains of which a chunk has fewer if cleaning it gains anything, whatever is left behind the last page of another one.
+    fn worth(&self) -> u32 {
+        self.chunk_grains - grains_of(self.page_bytes_max) + 1
+    }
+
     /// The chunk to clean: a weak one, or the one that the policy chooses. `None` where nothing would be gained.
     fn choose_victim(&self, flash: &Flash) -> Option<ChunkId> {
         let is_short = self.is_short(flash);
         if !is_short && self.weak == 0 {
             return None;
         }
-        let worth = self.chunk_grains - crate::place::grains_of(self.page_bytes_max) + 1;
+        let worth = self.worth();
         let may = self.chunks.iter().filter(|(chunk, known)| {
             !self.slot_of.contains_key(chunk)
                 && !known.is_log
@@ -107,7 +112,8 @@ impl Pages {
         let Some(victim) = &self.cleaning.at else {
             let Some(chunk) = self.choose_victim(flash) else { return false };
             let held = self.held_in(flash, chunk);
-            self.cleaning.at = Some(Victim { chunk, held, grain: 0, window: None });
+            let slack_grains_left = self.worth().saturating_sub(self.chunks[&chunk].live) / 2;
+            self.cleaning.at = Some(Victim { chunk, held, grain: 0, slack_grains_left, window: None });
             return true;
         };
         match &victim.window {

@@ -8,6 +8,7 @@ use crate::error::{StoreError, expect_length};
 use crate::open_chunk::{Owner, Stream};
 use crate::pages::{PageStatistics, Pages};
 use crate::place::{GRAIN_BYTES, HEADER_BYTES, Header, Kind, Place, grains_of};
+use crate::placing::LOG_RESERVE;
 use crate::queue::Mutation;
 use crate::reads::{ReadFor, Wanted};
 use crate::record::{CHANGE_BYTES, Record};
@@ -322,7 +323,7 @@ impl PageFtl {
             return has_acted;
         }
         // Nothing else makes room but what waits: pages that have moved are to be on media, and the log is to say so.
-        if pages.cleaning.at.is_none() || Pages::free_chunks(flash) == 0 {
+        if pages.cleaning.at.is_none() || Pages::free_chunks(flash) <= LOG_RESERVE {
             for slot in 0..pages.open.len() {
                 let is_moving = |open: &crate::open_chunk::OpenChunk| {
                     open.pages.iter().any(|page| matches!(page.owner, Owner::Moves(_)))

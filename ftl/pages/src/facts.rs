@@ -2,7 +2,7 @@
 
 use crate::drive::PageFtl;
 use crate::leaf::LEAF_PAGES_MAX;
-use crate::place::Place;
+use crate::place::{GRAIN_BYTES, HEADER_BYTES, Place, grains_of};
 use std::ops::RangeInclusive;
 
 /// Bytes of a page that stands at `place`; 0: the medium has lost it.
@@ -10,7 +10,40 @@ fn bytes_at(place: Place) -> u32 {
     if place == Place::LOST { 0 } else { place.bytes() }
 }
 
+/// What the pages of a store add up to.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PageContents {
+    /// How many there are, without those that the medium has lost.
+    pub pages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of their headers.
+    pub header_bytes: u64,
+    /// Bytes that they leave of their last grains.
+    pub grain_bytes: u64,
+    /// Blocks that they lie in, one by one: what reading all of them reads.
+    pub blocks: u64,
+}
+
 impl PageFtl {
+    /// What the pages add up to. It goes through the whole index.
+    #[must_use]
+    pub fn contents(&self) -> PageContents {
+        let mut sum = PageContents::default();
+        let mut add = |bytes: u32, blocks: usize| {
+            sum.pages += 1;
+            sum.bytes += u64::from(bytes);
+            sum.header_bytes += HEADER_BYTES as u64;
+            let grains = grains_of(bytes) as usize * GRAIN_BYTES;
+            sum.grain_bytes += (grains - HEADER_BYTES) as u64 - u64::from(bytes);
+            sum.blocks += blocks as u64;
+        };
+        let placed = self.pages.index.pages_from(0).filter(|(_, place)| *place != Place::LOST);
+        placed.for_each(|(_, place)| add(place.bytes(), place.blocks(self.ftl.flash.format).len()));
+        self.pages.carried.values().for_each(|carried| add(carried.bytes.len() as u32, 0));
+        sum
+    }
+
     /// Bytes of a page that is committed, if there is one; 0: the medium has lost it.
     #[must_use]
     pub fn bytes_of(&self, lpid: u64) -> Option<u32> {

@@ -35,15 +35,45 @@ fn read(
     Ok(())
 }
 
-/// Takes over all that there is.
+/// Takes over all that there is. After an error nothing of it was taken over but what was read.
 pub(crate) fn adopt(
     ftl: &mut BlockFtl,
     pages: &mut Pages,
     access: Access,
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
+    let (anchor, named) = read_area(ftl, pages, clock)?;
+    pages.anchor = anchor;
+    let log = replaying::read(ftl, pages, anchor, &named, clock)?;
+    let live = live_chunks(ftl, pages)?;
+    let format = ftl.flash.format;
+    for chunk in live.keys() {
+        let is_there = pages.coming_and_going.is_found(*chunk) && !log.has(format, *chunk);
+        if !is_there && ftl.flash.chunks.usage(*chunk) != ChunkUse::Retired {
+            let address = format.unpack_chunk(*chunk);
+            return Err(lost(format!("the map names the chunk of {address}, which is of something else")));
+        }
+    }
+    let mut carried_grains = 0;
+    for (lpid, carried) in &log.carried {
+        let length = expect_length(*lpid, carried.bytes.len(), pages.page_bytes_max);
+        carried_grains += u64::from(grains_of(length.map_err(|error| lost(error.to_string()))?));
+    }
+    pages.carried = replaying::take(ftl, pages, log, &named, access);
+    take_chunks(ftl, pages, live, access);
+    pages.live_grains += carried_grains;
+    ftl.hand_over();
+    Ok(())
+}
+
+/// Reads the area: the anchor with the chunks that the log may be in, sessions, and the map.
+fn read_area(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    clock: &mut dyn Clock,
+) -> Result<(Anchor, Vec<ChunkId>), OpenError> {
     let mut anchor = None;
-    if ftl.place(0) != Some(map::Place::Unmapped) {
+    if is_mapped(ftl, 0) {
         read(ftl, pages, &[0], clock, |_, block, _| {
             let none = || lost("the anchor of the store is none, or one of another version".to_owned());
             anchor = Some(Anchor::read(block).ok_or_else(none)?);
@@ -58,7 +88,7 @@ pub(crate) fn adopt(
         });
     };
     (pages.capacity_grains, pages.next_version) = (anchor.capacity_grains, anchor.version);
-    let sessions: Vec<u64> = (1..=u64::from(SESSION_BLOCKS)).filter(|block| is_mapped(ftl, *block)).collect();
+    let sessions: Vec<u64> = session_blocks().filter(|block| is_mapped(ftl, *block)).collect();
     read(ftl, pages, &sessions, clock, |block, bytes, pages| {
         pages.sessions.read(block as u32 - 1, bytes);
         Ok(())
@@ -74,37 +104,34 @@ pub(crate) fn adopt(
         Ok(())
     })?;
     pages.index = Index::from_media(slots, found);
-    pages.anchor = anchor;
-    let carried = replaying::replay(ftl, pages, anchor, &log, access, clock)?;
-    take_chunks(ftl, pages, access)?;
-    for (lpid, carried) in &carried {
-        let length = expect_length(*lpid, carried.bytes.len(), pages.page_bytes_max);
-        pages.live_grains += u64::from(grains_of(length.map_err(|error| lost(error.to_string()))?));
-    }
-    pages.carried = carried;
-    ftl.hand_over();
-    Ok(())
+    Ok((anchor, log))
 }
 
-fn is_mapped(ftl: &BlockFtl, block: u64) -> bool {
+/// Blocks of the area that have what is known of sessions.
+pub(crate) fn session_blocks() -> impl Iterator<Item = u64> {
+    1..=u64::from(SESSION_BLOCKS)
+}
+
+pub(crate) fn is_mapped(ftl: &BlockFtl, block: u64) -> bool {
     ftl.place(block) != Some(map::Place::Unmapped)
 }
 
-/// Chunks with pages are the store's, and are written on where they were left.
-fn take_chunks(ftl: &mut BlockFtl, pages: &mut Pages, access: Access) -> Result<(), OpenError> {
-    let format = ftl.flash.format;
+/// Chunks that have pages by the map, and how many grains of these.
+pub(crate) fn live_chunks(ftl: &BlockFtl, pages: &Pages) -> Result<BTreeMap<ChunkId, u32>, OpenError> {
     let mut live: BTreeMap<ChunkId, u32> = BTreeMap::new();
     for (lpid, place) in pages.index.pages_from(0).filter(|(_, place)| *place != Place::LOST) {
         expect_place(&ftl.flash, lpid, place)?;
-        *live.entry(place.chunk(format)).or_default() += place.grains();
+        *live.entry(place.chunk(ftl.flash.format)).or_default() += place.grains();
     }
+    Ok(live)
+}
+
+/// Chunks with pages are the store's, and are written on where they were left.
+pub(crate) fn take_chunks(ftl: &mut BlockFtl, pages: &mut Pages, live: BTreeMap<ChunkId, u32>, access: Access) {
+    let format = ftl.flash.format;
     let mut gone = Vec::new();
     for (chunk, live) in live {
         let Some(found) = pages.coming_and_going.take(&mut ftl.flash, chunk) else {
-            if ftl.flash.chunks.usage(chunk) != ChunkUse::Retired {
-                let address = format.unpack_chunk(chunk);
-                return Err(lost(format!("the map names the chunk of {address}, which is of something else")));
-            }
             gone.push(chunk);
             continue;
         };
@@ -129,5 +156,4 @@ fn take_chunks(ftl: &mut BlockFtl, pages: &mut Pages, access: Access) -> Result<
             pages.index.pages_from(0).filter(|(_, place)| is_gone(*place)).map(|(lpid, _)| lpid).collect();
         left.into_iter().for_each(|lpid| _ = pages.index.set(lpid, Some(Place::LOST)));
     }
-    Ok(())
 }

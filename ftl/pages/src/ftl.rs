@@ -5,17 +5,20 @@ use crate::drive::PageFtl;
 use crate::finding;
 use crate::pages::Pages;
 use crate::place::{OWN_BYTES_MAX, PAGE_BYTES_MAX};
+use crate::repairing;
+use crate::replaying::lost;
 use crate::sizing::{LEAST, page_bytes_max, pages_for};
 use crate::tenancy::note;
 use openftl_blocks::{BlockFtl, CheckReport, Ftl};
-use openftl_core::{Clock, Geometry};
+use openftl_core::{ChunkId, Clock, Geometry};
 use openftl_media::{ChunkState, Media};
 use openftl_parts::config::Config;
 use openftl_parts::flash::chunks::Chunks;
+use openftl_parts::journal::repair::RepairReport;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::target::Target;
+use openftl_parts::target::{Durability, Request, Target};
 use openftl_parts::tenant::Tenant;
-use openftl_parts::words::{Access, TenantNote};
+use openftl_parts::words::{Access, TRANSACTION_BLOCKS_MAX, TenantNote};
 
 /// What hosts see of a store of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +57,9 @@ impl<M: Media> Ftl for PageFtl<M> {
     }
 
     fn open_with(media: M, config: Config, (): (), access: Access, clock: &mut dyn Clock) -> Result<Self, OpenError> {
-        PageFtl::open_for(media, config, Purpose::Pages, access, clock)
+        let mut drive = PageFtl::open_for(media, config, Purpose::Pages, access, clock)?;
+        drive.end_repair(clock)?;
+        Ok(drive)
     }
     fn block(&self) -> &BlockFtl<M> {
         &self.ftl
@@ -121,7 +126,8 @@ impl<M: Media> PageFtl<M> {
         }
         let (layout, capacity, mut config) = pages_for(&geometry, &good, &config)?;
         config.tenant.kind = purpose.kind();
-        let mut pages = Pages::new(&geometry, layout, purpose.page_bytes_max(&geometry), capacity, config.victim);
+        config.tenant.more = if config.cross_blocks { 0 } else { TenantNote::WHOLE_BLOCKS };
+        let mut pages = Pages::new(&geometry, layout, purpose.page_bytes_max(&geometry), capacity, &config);
         let mut ftl = BlockFtl::format_beside(media, config, clock, &mut pages)?;
         pages.release_found(&mut ftl.flash);
         pages.keep_frames(&mut ftl.flash);
@@ -131,7 +137,7 @@ impl<M: Media> PageFtl<M> {
         Ok(drive)
     }
 
-    /// Opens a store that was made for a purpose.
+    /// Opens a store that was made for a purpose. If that is to repair it, [`PageFtl::end_repair`] is to follow.
     ///
     /// # Errors
     /// As of [`Ftl::open_with`], also if it was made for another one.
@@ -146,10 +152,22 @@ impl<M: Media> PageFtl<M> {
         // What it was formatted for is found in its superblock.
         let mut config = config.beside(note(&LEAST), LEAST.area_blocks());
         config.tenant.kind = purpose.kind();
-        let mut pages = Pages::new(&geometry, LEAST, purpose.page_bytes_max(&geometry), 0, config.victim);
+        let mut pages = Pages::new(&geometry, LEAST, purpose.page_bytes_max(&geometry), 0, &config);
         let find = |ftl: &mut BlockFtl, pages: &mut Pages, clock: &mut dyn Clock| {
             pages.keep_frames(&mut ftl.flash);
-            finding::adopt(ftl, pages, access, clock)
+            let adopted = match (ftl.recovery_report().repair.is_some(), repairing::is_rebuilding(ftl)) {
+                (true, _) => {
+                    Err(lost("the area of the store was rebuilt, and may say of pages what was true before".to_owned()))
+                }
+                (false, true) => Err(lost("a repair of the store was cut off".to_owned())),
+                (false, false) => finding::adopt(ftl, pages, access, clock),
+            };
+            match adopted {
+                Err(damage) if access == Access::Repair && damage.is_repairable() => {
+                    repairing::rebuild(ftl, pages, &damage, clock)
+                }
+                adopted => adopted,
+            }
         };
         let ftl = BlockFtl::open_beside(media, config, access, clock, &mut pages, find)?;
         let mut drive = PageFtl::new(ftl, pages);
@@ -160,6 +178,7 @@ impl<M: Media> PageFtl<M> {
             drive.pages.release_found(&mut drive.ftl.flash);
             drive.ftl.hand_over();
             drive.secure_log(clock)?;
+            drive.write_rebuilt(clock)?;
         }
         Ok(drive)
     }
@@ -176,6 +195,70 @@ impl PageFtl {
             }
         }
         Ok(())
+    }
+
+    /// Writes an index that was rebuilt, in place of all that the area had of it.
+    fn write_rebuilt(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
+        if !self.pages.is_rebuilt || self.expect_writable().is_err() {
+            return Ok(());
+        }
+        let first = self.pages.layout.slot_block(0);
+        let end = first + u64::from(self.pages.layout.slots);
+        for first in (first..end).step_by(TRANSACTION_BLOCKS_MAX) {
+            let blocks = (end - first).min(TRANSACTION_BLOCKS_MAX as u64);
+            let trim = Request::Trim { first, blocks, durability: Durability::Volatile };
+            // What is behind it is written anew: this one comes first.
+            let mut done = Vec::new();
+            let mut write = self.submit_area(trim);
+            while self.expect_writable().is_ok() && write.is_none_or(|write| write > self.acknowledged) {
+                self.poll(clock.now(), &mut done);
+                match write {
+                    None => write = self.submit_area(trim),
+                    Some(write) if write <= self.acknowledged => break,
+                    Some(_) => _ = clock.wait_until(self.ftl.next_due().ok_or(OpenError::Stopped)?),
+                }
+            }
+        }
+        self.checkpoint_now(clock)
+    }
+
+    /// Says that the index is being rebuilt, for an FTL composed of this that rebuilds something of its own.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub fn begin_repair(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
+        if self.ftl.read_only_reason().is_some() || repairing::is_rebuilding(&self.ftl) {
+            return Ok(());
+        }
+        repairing::mark(&mut self.ftl, &mut self.pages, true, clock)
+    }
+
+    /// Ends a repair, if there is one: what it has written counts from now on.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub fn end_repair(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
+        if self.ftl.read_only_reason().is_some() || !repairing::is_rebuilding(&self.ftl) {
+            return Ok(());
+        }
+        repairing::mark(&mut self.ftl, &mut self.pages, false, clock)?;
+        for chunk in std::mem::take(&mut self.pages.old_log) {
+            self.pages.chunks.get_mut(&chunk).expect("it was kept").live = 0;
+            self.pages.doom_if_empty(&mut self.ftl.flash, chunk);
+        }
+        self.ftl.reset_statistics();
+        Ok(())
+    }
+
+    /// Chunks that the log is in, or may go on in: for those who test what the FTL bears.
+    #[must_use]
+    pub fn log_chunks(&self) -> Vec<ChunkId> {
+        self.pages.log.chunks(self.ftl.flash.format, self.pages.anchor.group)
+    }
+
+    /// How the drive was repaired, for an FTL composed of this that adds to it.
+    pub fn repair_report_mut(&mut self) -> &mut Option<RepairReport> {
+        self.ftl.repair_report_mut()
     }
 
     /// Makes a checkpoint of all that is committed, and waits for it. One that is under way may have begun before the last commit.

@@ -78,6 +78,12 @@ impl Index {
         index
     }
 
+    /// Whether every leaf has room on media.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        self.leaves.len() <= self.slots as usize
+    }
+
     /// Pages that are somewhere.
     #[must_use]
     pub fn pages(&self) -> u64 {

@@ -48,6 +48,7 @@
 //! | `logging` | from the queue to the log |
 //! | `checkpointing` | from the log to the leaves |
 //! | `finding`, `replaying` | what is found of pages when a drive is opened, and of the log |
+//! | `repairing` | the index, rebuilt from the headers of pages |
 //! | `facts` | what an FTL composed of it may know without reading |
 //! | `sizing` | how many bytes there is room for |
 //! | `ftl` | the drive as one of many: made, opened, verified, stopped |
@@ -80,6 +81,7 @@ pub mod queue;
 mod reading;
 mod reads;
 pub mod record;
+mod repairing;
 mod replaying;
 pub mod request;
 pub mod session;
@@ -90,6 +92,7 @@ mod victim;
 pub use blocking::{BlockingStore, StoreFacts, StoreFailure};
 pub use drive::{PageFtl, TAGS};
 pub use error::{StoreError, WINDOW};
+pub use facts::PageContents;
 pub use ftl::Purpose;
 pub use openftl_blocks::Ftl;
 pub use pages::PageStatistics;

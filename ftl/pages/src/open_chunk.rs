@@ -44,6 +44,17 @@ pub struct PageUnit {
     pub state: UnitState,
     /// Its blocks on media, with padding; 0 while it fills.
     pub count: u32,
+    /// Bytes of it that are headers of pages, and those that hold nothing.
+    pub beside: Beside,
+}
+
+/// Bytes beside pages.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Beside {
+    /// Of their headers.
+    pub header: u64,
+    /// That hold nothing.
+    pub slack: u64,
 }
 
 /// What is written to a chunk.

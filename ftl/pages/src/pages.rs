@@ -4,7 +4,7 @@ use crate::heat::{Heat, PutBefore};
 use crate::index::Index;
 use crate::layout::{Anchor, LOG_SPARES, Layout};
 use crate::log::Log;
-use crate::open_chunk::OpenChunk;
+use crate::open_chunk::{Beside, OpenChunk};
 use crate::place::{GRAINS_PER_BLOCK, Place, grains_of};
 use crate::queue::Queue;
 use crate::reads::{Carried, PageReads};
@@ -12,6 +12,7 @@ use crate::session::Sessions;
 use crate::victim::{Cleaning, Window};
 use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
 use openftl_parts::cleaning::victim::VictimPolicy;
+use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::provisioning::Claim;
@@ -37,6 +38,8 @@ pub struct PageStatistics {
     pub moved_bytes: u64,
     /// Bytes of units that were written before they were full.
     pub padded_bytes: u64,
+    /// Bytes that were left of blocks so that pages do not cross them.
+    pub skipped_bytes: u64,
     /// Bytes of the log, and of these bytes of pages.
     pub log_bytes: u64,
     /// See above.
@@ -133,7 +136,15 @@ pub(crate) struct Pages {
     pub puts_again: bool,
     /// A host had to wait for a clean chunk.
     pub lacks_room: bool,
+    /// The index was rebuilt when the drive was opened, and chunks of the log before that, until the new index is on media.
+    pub is_rebuilt: bool,
+    /// See above.
+    pub old_log: Vec<ChunkId>,
     pub statistics: PageStatistics,
+    /// Bytes beside pages, of what hosts put and of what moved, that are not whole blocks yet.
+    pub uncounted: [Beside; 2],
+    /// Whether a page that fits into a block may lie in two.
+    pub cross_blocks: bool,
     /// Used again and again.
     pub scratch: Vec<u8>,
 }
@@ -160,8 +171,9 @@ impl Pages {
         layout: Layout,
         page_bytes_max: u32,
         capacity_grains: u64,
-        victim: VictimPolicy,
+        config: &Config,
     ) -> Pages {
+        let victim = config.victim;
         let chunk_grains = geometry.blocks_per_chunk * GRAINS_PER_BLOCK;
         Pages {
             layout,
@@ -199,7 +211,11 @@ impl Pages {
             kept_frames: Vec::new(),
             puts_again: false,
             lacks_room: false,
+            is_rebuilt: false,
+            old_log: Vec::new(),
             statistics: PageStatistics::default(),
+            uncounted: [Beside::default(); 2],
+            cross_blocks: config.cross_blocks,
             scratch: Vec::new(),
         }
     }

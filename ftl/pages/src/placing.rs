@@ -3,7 +3,7 @@
 //! Several chunks are written side by side, on parallel units of their own. A page goes to the one whose turn it is, and all of it to the same
 //! one; the turn goes on when a unit is full.
 
-use crate::open_chunk::{InFlight, NO_HEAD, OpenChunk, Owner, PageUnit, Stream, UnitState};
+use crate::open_chunk::{Beside, InFlight, NO_HEAD, OpenChunk, Owner, PageUnit, Stream, UnitState};
 use crate::pages::{Frontiers, PageChunk, Pages};
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place, grains_of};
 use crate::queue::Mutation;
@@ -182,12 +182,19 @@ impl Pages {
         let grains = grains_of(header.bytes);
         let slot = self.choose(flash, stream, grains, put_before)?;
         let open = self.open[slot].as_ref().expect("a chunk that is written");
-        let first = open.next_grain;
+        let skipped = self.grains_to_skip(flash, stream, open.next_grain, grains);
+        let first = open.next_grain + skipped;
         let blocks = (first + grains).div_ceil(GRAINS_PER_BLOCK) - first.div_ceil(GRAINS_PER_BLOCK);
         // What moves, and what a failed program left, goes on whatever hosts hold.
         let may_use_kept = stream != Stream::Host || matches!(owner, Owner::Queued(..) | Owner::Logged);
         let frames = self.take_frames(flash, blocks as usize, may_use_kept)?;
         let place = Place::new(flash.format, self.open[slot].as_ref()?.chunk, first, header.bytes);
+        if skipped > 0 {
+            self.skip_rest_of_block(flash, slot);
+            if let Some(victim) = self.cleaning.at.as_mut().filter(|_| stream == Stream::Moves) {
+                victim.slack_grains_left -= skipped;
+            }
+        }
         self.fill(flash, slot, header, pieces, frames);
         self.lacks_room &= stream != Stream::Host;
         let open = self.open[slot].as_mut().expect("a chunk that is written");
@@ -220,8 +227,10 @@ impl Pages {
         let head = header.to_bytes();
         let slack = grains as usize * GRAIN_BYTES - HEADER_BYTES - header.bytes as usize;
         let zeroes = [0; GRAIN_BYTES];
-        for piece in [&head[..]].into_iter().chain(pieces.iter().copied()).chain([&zeroes[..slack]]) {
-            let mut piece = piece;
+        let page = pieces.iter().map(|piece| (*piece, Beside::default()));
+        let header = (&head[..], Beside { header: HEADER_BYTES as u64, slack: 0 });
+        let rest = (&zeroes[..slack], Beside { header: 0, slack: slack as u64 });
+        for (mut piece, beside) in [header].into_iter().chain(page).chain([rest]) {
             while !piece.is_empty() {
                 let (block, within) = ((at / BLOCK_BYTES) as u32, at % BLOCK_BYTES);
                 if within == 0 {
@@ -237,6 +246,7 @@ impl Pages {
                             heads: Vec::with_capacity(capacity),
                             state: UnitState::Filling,
                             count: 0,
+                            beside: Beside::default(),
                         });
                     }
                     let unit = open.units.back_mut().expect("it was just looked at");
@@ -252,6 +262,11 @@ impl Pages {
                 flash.frames.bytes_mut(unit.frames[index])[within..within + count].copy_from_slice(&piece[..count]);
                 piece = &piece[count..];
                 at += count;
+                if piece.is_empty() {
+                    // Neither a header nor what is left of a grain lies in two blocks.
+                    unit.beside.header += beside.header;
+                    unit.beside.slack += beside.slack;
+                }
             }
         }
         open.next_grain = first + grains;
@@ -295,6 +310,7 @@ impl Pages {
         let id = flash.write_unit(handle, Purpose::Tenant, owner_of(slot, first), &blocks[..count as usize], used);
         unit.state = UnitState::Written { id, is_programmed: false, is_readable: false };
         unit.count = count;
+        let beside = unit.beside;
         open.next_grain = open.next_grain.max((first + count) * GRAINS_PER_BLOCK);
         open.under_way += 1;
         self.statistics.padded_bytes += u64::from(count - used) * BLOCK_BYTES as u64;
@@ -306,16 +322,69 @@ impl Pages {
         let programmed = &mut flash.statistics.programmed;
         programmed[Purpose::Tenant as usize] -= u64::from(used);
         programmed[purpose as usize] += u64::from(used);
+        if stream != Stream::Log {
+            self.account_beside(flash, stream, purpose, beside);
+        }
+    }
+
+    /// Of blocks that were programmed for `purpose`, counts so many as headers and slack as these add up to.
+    fn account_beside(&mut self, flash: &mut Flash, stream: Stream, purpose: Purpose, beside: Beside) {
+        let uncounted = &mut self.uncounted[usize::from(stream == Stream::Moves)];
+        let programmed = &mut flash.statistics.programmed;
+        for (to, bytes, sum) in [
+            (Purpose::Header, beside.header, &mut uncounted.header),
+            (Purpose::Slack, beside.slack, &mut uncounted.slack),
+        ] {
+            *sum += bytes;
+            // Statistics may have begun anew since the first of these bytes.
+            let blocks = (*sum / BLOCK_BYTES as u64).min(programmed[purpose as usize]);
+            *sum -= blocks * BLOCK_BYTES as u64;
+            programmed[purpose as usize] -= blocks;
+            programmed[to as usize] += blocks;
+        }
+    }
+
+    /// Grains that are left of a block before a page of so many, so that the page lies in one block.
+    fn grains_to_skip(&self, flash: &Flash, stream: Stream, next_grain: u32, grains: u32) -> u32 {
+        let within = next_grain % GRAINS_PER_BLOCK;
+        let crosses = grains <= GRAINS_PER_BLOCK && within + grains > GRAINS_PER_BLOCK;
+        if self.cross_blocks || !crosses || self.puts_again {
+            return 0;
+        }
+        let left = GRAINS_PER_BLOCK - within;
+        match (stream, &self.cleaning.at) {
+            (Stream::Host, _) => left,
+            // While hosts have chunks, and so that half of the room that cleaning makes stays, whatever the pages are.
+            (Stream::Moves, Some(victim))
+                if left <= victim.slack_grains_left && Pages::free_chunks(flash) > self.reserve() =>
+            {
+                left
+            }
+            (Stream::Moves | Stream::Log, _) => 0,
+        }
+    }
+
+    /// What is left of the last block that a page reaches into holds nothing.
+    fn skip_rest_of_block(&mut self, flash: &mut Flash, slot: usize) {
+        let open = self.open[slot].as_mut().expect("a chunk that is written");
+        let within = (open.next_grain % GRAINS_PER_BLOCK) as usize * GRAIN_BYTES;
+        let bytes = BLOCK_BYTES - within;
+        let unit = open.units.back_mut().expect("a block that has begun is in a unit");
+        flash.frames.bytes_mut(*unit.frames.last().expect("a unit has a block"))[within..].fill(0);
+        unit.beside.slack += bytes as u64;
+        open.next_grain = open.next_grain.next_multiple_of(GRAINS_PER_BLOCK);
+        self.statistics.skipped_bytes += bytes as u64;
     }
 
     /// Submits what is not full in a chunk.
     pub(crate) fn press(&mut self, flash: &mut Flash, slot: usize) {
         let Some(open) = self.open[slot].as_mut().filter(|open| open.failed_at.is_none()) else { return };
         let within = (open.next_grain % GRAINS_PER_BLOCK) as usize * GRAIN_BYTES;
-        if let Some(unit) = open.units.back().filter(|unit| unit.state == UnitState::Filling) {
+        if let Some(unit) = open.units.back_mut().filter(|unit| unit.state == UnitState::Filling) {
             let (first, last) = (unit.first, *unit.frames.last().expect("a unit has a block"));
             if within > 0 {
                 flash.frames.bytes_mut(last)[within..].fill(0);
+                unit.beside.slack += (BLOCK_BYTES - within) as u64;
                 self.statistics.padded_bytes += (BLOCK_BYTES - within) as u64;
             }
             self.submit(flash, slot, first);

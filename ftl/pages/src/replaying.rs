@@ -23,7 +23,7 @@ use crate::request::SessionId;
 use crate::victim::Window;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::checksum::crc32c;
-use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Frame};
+use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Clock, Frame};
 use openftl_media::Completion;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
@@ -38,7 +38,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) const READ_BLOCKS: usize = 64;
 
 pub(crate) fn lost(text: String) -> OpenError {
-    OpenError::Tenant { text, is_lost: true }
+    OpenError::IndexLost(text)
 }
 
 pub(crate) fn expect_place(flash: &Flash, lpid: u64, place: Place) -> Result<(), OpenError> {
@@ -58,24 +58,43 @@ struct Replayed {
     parts: BTreeMap<(SessionId, u64, u32), Vec<(u64, Put)>>,
 }
 
-/// A block of the log.
-struct FoundBlock {
+/// A block of a chunk of the store.
+pub(crate) struct FoundBlock {
     /// `None`: it cannot be read.
-    bytes: Option<Box<[u8; BLOCK_BYTES]>>,
+    pub bytes: Option<Box<[u8; BLOCK_BYTES]>>,
     /// When it was written.
-    sequence: u64,
-    /// In which grain the first group begins.
-    head: Option<u32>,
+    pub sequence: u64,
+    /// In which grain the first page or group begins.
+    pub head: Option<u32>,
 }
 
 /// A group.
-struct FoundGroup {
-    number: u64,
-    version: u64,
+pub(crate) struct FoundGroup {
+    pub number: u64,
+    pub version: u64,
     /// When it was written: later than `version` says if it was written again.
-    sequence: u64,
-    place: Place,
-    records: Vec<u8>,
+    pub sequence: u64,
+    pub place: Place,
+    pub records: Vec<u8>,
+}
+
+/// The log, as it was found.
+pub(crate) struct FoundLog {
+    /// Pages that it has with their bytes.
+    pub carried: BTreeMap<u64, Carried>,
+    placed: VecDeque<Placed>,
+    /// Number, version and records of each group.
+    groups: VecDeque<(u64, u64, Vec<u8>)>,
+    /// The chunk that it may go on in.
+    open: Option<ChunkId>,
+    next_group: u64,
+}
+
+impl FoundLog {
+    /// Whether a group of it is in a chunk.
+    pub(crate) fn has(&self, format: AddressFormat, chunk: ChunkId) -> bool {
+        self.placed.iter().any(|placed| placed.place.chunk(format) == chunk)
+    }
 }
 
 impl Pages {
@@ -90,8 +109,35 @@ impl Pages {
     }
 }
 
+/// Reads `count` blocks of a chunk from `first` on. Gives their frames, and which of them cannot be read or do not verify.
+pub(crate) fn read_window(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    chunk: ChunkId,
+    (first, count): (u32, u32),
+    clock: &mut dyn Clock,
+) -> Result<(Vec<Frame>, Vec<bool>), OpenError> {
+    let frames = pages.take_frames(&mut ftl.flash, count as usize, true);
+    let frames = frames.ok_or_else(|| OpenError::Tenant {
+        text: format!(
+            "{count} blocks of the store are to be read, and there are fewer frames: give it more memory (host_frames)"
+        ),
+        is_lost: false,
+    })?;
+    // What a block that cannot be read leaves there is not to be taken for it.
+    frames.iter().for_each(|frame| ftl.flash.frames.oob_mut(*frame).fill(0));
+    let blocks: Vec<(u32, Frame)> = (first..).zip(frames.iter().copied()).collect();
+    let commands = pages.fetch(&mut ftl.flash, chunk, &blocks, OF_LOG);
+    let lost = vec![false; frames.len()];
+    pages.log_window = Some(Window { first, frames, lost, commands });
+    ftl.hand_over();
+    ftl.run(clock, pages, |ftl| ftl.flash.reads.under_way() == 0)?;
+    let Window { frames, lost, .. } = pages.log_window.take().expect("it was read");
+    Ok((frames, lost))
+}
+
 /// Reads blocks of a chunk. `None`: the chunk is not the log's.
-fn read_chunk(
+pub(crate) fn read_chunk(
     ftl: &mut BlockFtl,
     pages: &mut Pages,
     chunk: ChunkId,
@@ -100,18 +146,10 @@ fn read_chunk(
 ) -> Result<Option<Vec<FoundBlock>>, OpenError> {
     let (mut found, mut first, mut count) = (Vec::new(), 0, 1.min(end));
     while first < end {
-        let frames = pages.take_frames(&mut ftl.flash, count as usize, true);
-        let frames = frames.ok_or_else(|| lost("there is no memory to read the log of the store".to_owned()))?;
-        let blocks: Vec<(u32, Frame)> = (first..).zip(frames.iter().copied()).collect();
-        let commands = pages.fetch(&mut ftl.flash, chunk, &blocks, OF_LOG);
-        let lost = vec![false; frames.len()];
-        pages.log_window = Some(Window { first, frames, lost, commands });
-        ftl.hand_over();
-        ftl.run(clock, pages, |ftl| ftl.flash.reads.under_way() == 0)?;
-        let Window { frames, lost, .. } = pages.log_window.take().expect("it was read");
-        for ((block, frame), is_lost) in blocks.iter().zip(lost) {
+        let (frames, lost) = read_window(ftl, pages, chunk, (first, count), clock)?;
+        for ((block, frame), is_lost) in (first..).zip(&frames).zip(lost) {
             let oob = Oob::peek(&ftl.flash.frames, *frame).ok();
-            let is_log = oob.and_then(|oob| is_of(oob, *block));
+            let is_log = oob.and_then(|oob| is_of(oob, block));
             let sequence = oob.map_or(0, |oob| oob.sequence);
             let head = if is_log == Some(true) && !is_lost { Pages::head_of(&ftl.flash, *frame) } else { None };
             let bytes = (!is_lost).then(|| Box::new(*ftl.flash.frames.bytes(*frame)));
@@ -130,34 +168,30 @@ fn read_chunk(
     Ok(is_log.then(|| found.into_iter().map(|(_, block)| block).collect()))
 }
 
-/// The groups of a chunk.
-fn groups_in(flash: &Flash, chunk: ChunkId, blocks: &[FoundBlock]) -> Vec<FoundGroup> {
+/// Shows `take` all that has a header of this kind in the blocks of a chunk, with its first grain and its bytes, in its order. What does not verify
+/// is left out.
+pub(crate) fn for_each_in(blocks: &[FoundBlock], kind: Kind, mut take: impl FnMut(Header, u32, &[u8])) {
     let next_head = |from: u32| {
         let heads = (from..).zip(blocks.get(from as usize..).unwrap_or_default());
         heads.filter_map(|(block, known)| Some(block * GRAINS_PER_BLOCK + known.head?)).next()
     };
-    let mut found = Vec::new();
     let mut next = next_head(0);
+    let mut bytes = Vec::new();
     while let Some(grain) = next {
         let (block, within) = (grain / GRAINS_PER_BLOCK, (grain % GRAINS_PER_BLOCK) as usize * GRAIN_BYTES);
         next = next_head(block + 1);
         let known = blocks.get(block as usize).and_then(|known| known.bytes.as_ref());
         let header = known.and_then(|bytes| Header::read(&bytes[within..]));
-        let Some(header) = header.filter(|header| header.kind == Kind::Group) else { continue };
+        let Some(header) = header.filter(|header| header.kind == kind) else { continue };
         let end = grain + grains_of(header.bytes);
-        let of_group = blocks.get(block as usize..end.div_ceil(GRAINS_PER_BLOCK) as usize).unwrap_or_default();
-        let bytes: Vec<u8> = of_group
-            .iter()
-            .filter_map(|known| known.bytes.as_ref())
-            .flat_map(|bytes| bytes[..].iter().copied())
-            .collect();
+        let of_it = blocks.get(block as usize..end.div_ceil(GRAINS_PER_BLOCK) as usize).unwrap_or_default();
+        bytes.clear();
+        of_it.iter().filter_map(|known| known.bytes.as_ref()).for_each(|block| bytes.extend_from_slice(&block[..]));
         let begin = within + HEADER_BYTES;
-        let records = bytes.get(begin..begin + header.bytes as usize).filter(|records| crc32c(records) == header.crc);
-        let Some(records) = records else { continue };
-        let place = Place::new(flash.format, chunk, grain, header.bytes);
-        let (number, version) = (header.lpid, header.version);
-        let sequence = blocks[block as usize].sequence;
-        found.push(FoundGroup { number, version, sequence, place, records: records.to_vec() });
+        let is_whole = of_it.iter().all(|known| known.bytes.is_some());
+        let own = bytes.get(begin..begin + header.bytes as usize).filter(|own| is_whole && crc32c(own) == header.crc);
+        let Some(own) = own else { continue };
+        take(header, grain, own);
         // Another one may follow in the same block.
         let is_inside = !end.is_multiple_of(GRAINS_PER_BLOCK) && blocks.len() as u32 > end / GRAINS_PER_BLOCK;
         let follows = is_inside.then(|| (end % GRAINS_PER_BLOCK) as usize * GRAIN_BYTES).and_then(|within| {
@@ -166,18 +200,27 @@ fn groups_in(flash: &Flash, chunk: ChunkId, blocks: &[FoundBlock]) -> Vec<FoundG
         });
         next = if follows.is_some() { Some(end) } else { next_head(end.div_ceil(GRAINS_PER_BLOCK)) };
     }
+}
+
+/// The groups of a chunk.
+pub(crate) fn groups_in(flash: &Flash, chunk: ChunkId, blocks: &[FoundBlock]) -> Vec<FoundGroup> {
+    let mut found = Vec::new();
+    for_each_in(blocks, Kind::Group, |Header { lpid, version, bytes, .. }, grain, records| {
+        let place = Place::new(flash.format, chunk, grain, bytes);
+        let sequence = blocks[(grain / GRAINS_PER_BLOCK) as usize].sequence;
+        found.push(FoundGroup { number: lpid, version, sequence, place, records: records.to_vec() });
+    });
     found
 }
 
-/// Takes over what the log says, and the log, which may be in these chunks. Gives pages that it has with their bytes.
-pub(crate) fn replay(
+/// Reads the log, which may be in these chunks, and takes over what it says.
+pub(crate) fn read(
     ftl: &mut BlockFtl,
     pages: &mut Pages,
     anchor: Anchor,
     named: &[ChunkId],
-    access: Access,
     clock: &mut dyn Clock,
-) -> Result<BTreeMap<u64, Carried>, OpenError> {
+) -> Result<FoundLog, OpenError> {
     let found: Vec<(ChunkId, FoundChunk)> =
         pages.coming_and_going.found().filter(|(chunk, _)| named.contains(chunk)).collect();
     let mut groups: BTreeMap<u64, Vec<FoundGroup>> = BTreeMap::new();
@@ -220,15 +263,28 @@ pub(crate) fn replay(
     if let Some(group) = groups.range(number + 1..).flat_map(|(_, found)| found).find(begins) {
         return Err(lost(format!("group {number} of the log is lost, and group {} is there", group.number)));
     }
-    take_log(ftl, pages, &placed, open.map(|(_, chunk)| chunk), access);
+    let open = open.map(|(_, chunk)| chunk);
+    Ok(FoundLog { carried: replayed.carried, placed, groups: versions, open, next_group: number })
+}
+
+/// Takes over the log, and those of the chunks that the anchor names which nothing was written to yet. Gives pages that it has with their bytes.
+pub(crate) fn take(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    found: FoundLog,
+    named: &[ChunkId],
+    access: Access,
+) -> BTreeMap<u64, Carried> {
+    let FoundLog { carried, placed, groups, open, next_group } = found;
+    let format = ftl.flash.format;
+    take_log(ftl, pages, &placed, open, access);
     // All before the last chunk were on media when that was begun.
     if access != Access::Inspect {
         let begins = |placed: &&Placed| placed.place.grain(format) == 0;
         let first = placed.iter().rfind(begins).map_or(0, |placed| placed.number);
-        pages.log.again = versions.into_iter().filter(|(number, ..)| *number >= first).collect();
+        pages.log.again = groups.into_iter().filter(|(number, ..)| *number >= first).collect();
     }
-    pages.log.found(placed, number);
-    // Those that nothing was written to yet.
+    pages.log.found(placed, next_group);
     for chunk in named {
         let resets = if ftl.flash.geometry.has_chunk(*chunk) { ftl.flash.chunks.resets(*chunk) } else { continue };
         let lacks = pages.log.spares.len() < LOG_SPARES && ftl.flash.chunks.usage(*chunk) == ChunkUse::Free;
@@ -238,7 +294,7 @@ pub(crate) fn replay(
             pages.log.spares.push_back(*chunk);
         }
     }
-    Ok(replayed.carried)
+    carried
 }
 
 /// The chunks of the log are taken over. Those with groups that are needed are written no more.

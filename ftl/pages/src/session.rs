@@ -113,6 +113,18 @@ impl SessionState {
         }
     }
 
+    /// Batch `wsn` was committed, as is found of a log of which something may be missing: of batches between nothing is known.
+    pub fn found(&mut self, wsn: u64, digest: u32) {
+        if wsn <= self.last {
+            return;
+        }
+        if wsn > self.last + 1 {
+            self.digests.clear();
+        }
+        self.committed(wsn, digest);
+        self.durable = wsn;
+    }
+
     /// Batch `wsn` is committed.
     pub fn committed(&mut self, wsn: u64, digest: u32) {
         self.last = wsn;

@@ -3,7 +3,7 @@
 use crate::layout::{LOG_CHUNKS_MAX, LOG_STEP, Layout};
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, PAGE_BYTES_MAX, grains_of};
 use crate::tenancy::note;
-use openftl_core::units::ByteSize;
+use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Geometry};
 use openftl_parts::config::Config;
 use openftl_parts::flash::plan::Plan;
@@ -78,11 +78,7 @@ pub(crate) fn pages_for(
                 );
                 return Err(OpenError::Tenant { text, is_lost: false });
             }
-            let grains = u64::from(left - kept) * chunk_grains;
-            let spared = (grains as f64 / (1.0 + config.over_provisioning.as_f64())) as u64;
-            // A page does not cross chunks: if all are as long as they may be, so much of each is used.
-            let used = chunk_grains - u64::from(grains_of(page_bytes_max(geometry))) + 1;
-            let capacity = spared.min(u64::from(left - kept) * used);
+            let capacity = capacity_grains(geometry, &layout, left, config.over_provisioning);
             return Ok((layout, capacity, config));
         }
         if share <= kept {
@@ -96,6 +92,16 @@ pub(crate) fn pages_for(
         }
         share = left.min(share - 1);
     }
+}
+
+/// Grains for pages on a device that has so many chunks for them.
+pub(crate) fn capacity_grains(geometry: &Geometry, layout: &Layout, chunks: u32, over_provisioning: Share) -> u64 {
+    let chunk_grains = u64::from(geometry.blocks_per_chunk * GRAINS_PER_BLOCK);
+    let shared = u64::from(chunks.saturating_sub(layout.kept_chunks(geometry.blocks_per_chunk)));
+    let spared = ((shared * chunk_grains) as f64 / (1.0 + over_provisioning.as_f64())) as u64;
+    // A page does not cross chunks: if all are as long as they may be, so much of each is used.
+    let used = chunk_grains - u64::from(grains_of(page_bytes_max(geometry))) + 1;
+    spared.min(shared * used)
 }
 
 /// Chunks per parallel unit that a device of this shape needs for so many bytes of pages, with headers and what they leave of grains.

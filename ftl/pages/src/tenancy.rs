@@ -43,8 +43,13 @@ impl Tenant for Pages {
         let frontiers = |count| Frontiers::new(count, self.victim, self.chunk_grains);
         (self.host, self.moves) = (frontiers(layout.host_chunks), frontiers(layout.move_chunks));
         self.log = Log::new(layout.log_blocks, self.page_bytes_max);
+        self.cross_blocks = config.tenant.more & TenantNote::WHOLE_BLOCKS == 0;
         self.layout = layout;
         Ok(())
+    }
+
+    fn note_of_repair(&self) -> u8 {
+        TenantNote::REBUILDING
     }
 
     fn frames_needed(&self, geometry: &Geometry) -> usize {

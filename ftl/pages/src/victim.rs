@@ -30,6 +30,8 @@ pub(crate) struct Victim {
     pub held: BTreeMap<Place, (u32, u64, u32)>,
     /// The grain from which on it is to be looked at.
     pub grain: u32,
+    /// Grains that may be left of blocks so that its pages do not cross them.
+    pub slack_grains_left: u32,
     pub window: Option<Window>,
 }
 

@@ -3,4 +3,5 @@
 mod crash_points;
 mod explorer;
 mod machine_crash;
+mod repair;
 mod requests;

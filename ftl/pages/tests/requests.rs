@@ -1,10 +1,12 @@
 //! What a host may ask, and what it may not.
 
 use crate::crash_points::devices;
-use openftl_core::{Clock, Nanos, Time};
-use openftl_pages::{Change, PageFacts, Session, SessionId, StoreError, StoreRequest, StoreTarget, WINDOW};
+use openftl_core::{BLOCK_BYTES, Clock, Nanos, Time};
+use openftl_pages::{
+    Change, GRAIN_BYTES, PageFacts, Session, SessionId, StoreError, StoreRequest, StoreTarget, WINDOW,
+};
 use openftl_parts::target::{Durability, Target};
-use openftl_parts::{Access, Config};
+use openftl_parts::{Access, Config, Purpose};
 use openftl_sim::fault::{Fault, FaultKind};
 use openftl_sim::page_world::PageWorld;
 use openftl_sim::played::Played;
@@ -69,6 +71,116 @@ fn a_store_that_was_stopped_can_be_looked_at() {
     }
 }
 
+/// Blocks that the device has programmed, and those that the accounts have for each purpose.
+fn programmed(world: &mut PageWorld) -> (u64, [u64; Purpose::ALL.len()]) {
+    let on_media = world.device().statistics().blocks_programmed;
+    (on_media, world.ftl().statistics().0.programmed)
+}
+
+#[test]
+fn headers_and_slack_are_purposes_of_their_own_and_all_purposes_add_up_to_what_was_programmed() {
+    for (profile, cross_blocks) in devices().into_iter().zip([true, false]) {
+        let config = Config { checkpoint_log_blocks: Some(8), cross_blocks, ..Config::default() };
+        let mut world = PageWorld::new(profile, config, 36, 1);
+        world.ftl().reset_statistics();
+        let (before, _) = programmed(&mut world);
+        for round in 0..1500_u64 {
+            world.stage(round as usize % 3, round * 7919, 1 + round % 4, round * 7 / 3, round % 50 == 49);
+            world.commit(round as usize % 3, round % 5 == 0);
+            if round % 7 == 0 {
+                world.settle();
+            }
+        }
+        world.sync();
+        world.settle();
+        world.idle(Nanos::from_millis(1_000));
+        let (after, of) = programmed(&mut world);
+        assert_eq!(of.iter().sum::<u64>(), after - before, "the sum is what the device has programmed: {of:?}");
+        let pages = *world.ftl().statistics().1;
+        println!("{of:?}, {pages:?}");
+        assert!(pages.chunks_cleaned > 10, "{pages:?}");
+        // What fills units now is not programmed; what moved has headers, too.
+        let (block, unit) = (BLOCK_BYTES as u64, 100);
+        let header = of[Purpose::Header as usize];
+        let slack = of[Purpose::Slack as usize];
+        assert!(header + unit / 8 >= pages.header_bytes / block && header > 20, "{header} blocks: {pages:?}");
+        let lost = pages.grain_bytes + pages.skipped_bytes;
+        assert!(slack + unit >= lost / block && slack > 20, "{slack} blocks: {pages:?}");
+        assert_eq!(pages.skipped_bytes > 0, !cross_blocks);
+    }
+}
+
+/// In how many blocks each page lies.
+fn blocks_of(cross_blocks: bool, bytes: usize, pages: u64) -> (f64, u64) {
+    let [plain, _] = devices();
+    let config = Config { checkpoint_log_blocks: Some(8), cross_blocks, ..Config::default() };
+    let mut world = PageWorld::new(plain, config, 32, 1);
+    let session = world.sessions[0];
+    for lpid in 0..pages {
+        put(&mut world, session, lpid + 1, lpid, &vec![lpid as u8; bytes]).unwrap();
+        commit(&mut world, session, lpid + 1).unwrap();
+    }
+    (0..pages).for_each(|lpid| assert_eq!(read(&mut world, lpid).unwrap(), vec![lpid as u8; bytes]));
+    world.clean_restart_alone();
+    (0..pages).for_each(|lpid| assert_eq!(read(&mut world, lpid).unwrap(), vec![lpid as u8; bytes]));
+    let contents = world.ftl().contents();
+    assert_eq!((contents.pages, contents.bytes), (pages, pages * bytes as u64));
+    assert_eq!(contents.header_bytes, 32 * pages);
+    assert_eq!(contents.grain_bytes, pages * ((bytes + 32).next_multiple_of(GRAIN_BYTES) - bytes - 32) as u64);
+    (contents.blocks as f64 / pages as f64, world.ftl().statistics().1.skipped_bytes)
+}
+
+#[test]
+fn a_page_that_is_not_to_cross_blocks_lies_in_one_if_it_fits() {
+    for bytes in [1952, 2016, 3000, 4064] {
+        let (crossing, _) = blocks_of(true, bytes, 60);
+        let (whole, _) = blocks_of(false, bytes, 60);
+        println!("{bytes} bytes: {crossing:.2} blocks each, or {whole:.2}");
+        assert!(crossing > 1.2 || bytes == 2016 || bytes == 4064, "{bytes} bytes: {crossing}");
+        assert!((whole - 1.0).abs() < f64::EPSILON, "{bytes} bytes: {whole}");
+    }
+    let (long, _) = blocks_of(false, 4065, 60);
+    assert!((2.0..2.2).contains(&long), "what fits into no block is packed: {long}");
+}
+
+/// Pages just longer than half a block waste most: cleaning has to get on all the same, and to find room for all that the store promises.
+#[test]
+fn a_full_store_whose_pages_do_not_cross_blocks_is_overwritten_without_an_end() {
+    let [plain, _] = devices();
+    let config = Config { checkpoint_log_blocks: Some(8), cross_blocks: false, ..Config::default() };
+    let mut world = PageWorld::new(plain, config, 36, 1);
+    let session = world.sessions[0];
+    let (mut wsn, mut lpid) = (1, 0);
+    while world.ftl().used_bytes() + 2 * 2112 <= world.ftl().capacity_bytes() {
+        match put(&mut world, session, wsn, lpid, &[lpid as u8; 2080]) {
+            Ok(()) => lpid += 1,
+            Err(StoreError::Busy) => _ = world.ask(StoreRequest::Sync),
+            Err(error) => panic!("{error} at {lpid}: {}", world.ftl().describe()),
+        }
+        if lpid % 8 == 7 && commit(&mut world, session, wsn).is_ok() {
+            wsn += 1;
+        }
+    }
+    commit(&mut world, session, wsn).unwrap();
+    for round in 0..3 * lpid {
+        wsn += 1;
+        let (at, mut waits) = (round * 7919 % lpid, 0);
+        while let Err(error) = put(&mut world, session, wsn, at, &[at as u8; 2079]) {
+            waits += 1;
+            assert!(error == StoreError::Busy && waits < 10_000, "{error} at {round}: {}", world.ftl().describe());
+            if waits == 1 {
+                world.wait_anew();
+            }
+            world.pump();
+        }
+        commit(&mut world, session, wsn).unwrap();
+    }
+    let pages = *world.ftl().statistics().1;
+    println!("{lpid} pages, {pages:?}");
+    assert!(pages.chunks_cleaned > 50 && pages.skipped_bytes > 0, "{pages:?}");
+    (0..lpid).for_each(|lpid| assert_eq!(read(&mut world, lpid).unwrap()[..2079], [lpid as u8; 2079]));
+}
+
 #[test]
 fn a_batch_that_is_staged_for_long_keeps_nobody_from_room() {
     let mut world = world(24);
@@ -123,25 +235,8 @@ fn a_scrub_finds_weak_blocks_of_pages_and_has_them_moved() {
     world.check();
 }
 
-/// Begins a request, and waits for its end.
-fn ask(world: &mut PageWorld, request: StoreRequest<'_>) -> Result<Option<PageFacts>, StoreError> {
-    let tag = world.next_tag();
-    let now = world.clock.now();
-    world.ftl().submit(now, tag, request)?;
-    let mut done = Vec::new();
-    loop {
-        let now = world.clock.now();
-        world.ftl().poll(now, &mut done);
-        if let Some(done) = done.iter().find(|done| done.tag == tag) {
-            return done.result;
-        }
-        let due = world.ftl().next_due().expect("something is due");
-        world.clock.wait_until(due);
-    }
-}
-
 fn commit(world: &mut PageWorld, session: Session, wsn: u64) -> Result<Option<PageFacts>, StoreError> {
-    ask(world, StoreRequest::Commit { session, wsn, durability: Durability::Durable })
+    world.ask(StoreRequest::Commit { session, wsn, durability: Durability::Durable })
 }
 
 fn put(world: &mut PageWorld, session: Session, wsn: u64, lpid: u64, bytes: &[u8]) -> Result<(), StoreError> {
@@ -149,11 +244,7 @@ fn put(world: &mut PageWorld, session: Session, wsn: u64, lpid: u64, bytes: &[u8
 }
 
 fn read(world: &mut PageWorld, lpid: u64) -> Result<Vec<u8>, StoreError> {
-    let frames = world.frames(16);
-    let facts = ask(world, StoreRequest::Read { lpid, offset: 0, frames: &frames });
-    let bytes: Vec<u8> = frames.iter().flat_map(|frame| *world.ftl().frames().bytes(*frame)).collect();
-    frames.into_iter().for_each(|frame| world.ftl().frames_mut().release(frame));
-    facts.map(|facts| bytes[..facts.unwrap().bytes as usize].to_vec())
+    world.bytes_of(lpid, 16)
 }
 
 #[test]
@@ -211,7 +302,7 @@ fn a_condition_that_does_not_hold_fails_the_whole_batch() {
     stage(&mut world, 2, 5, b"again", 0);
     assert_eq!(commit(&mut world, session, 2), Err(StoreError::Condition { lpid: 5 }));
     assert_eq!(read(&mut world, 6), Err(StoreError::NoPage { lpid: 6 }));
-    let version = ask(&mut world, StoreRequest::Stat { lpid: 5 }).unwrap().unwrap().version;
+    let version = world.ask(StoreRequest::Stat { lpid: 5 }).unwrap().unwrap().version;
     // Also where its header has to be read on media.
     world.clean_restart_alone();
     let (session, last) = world.ftl().open_session(SessionId([1; 16])).unwrap();
@@ -230,7 +321,7 @@ fn a_condition_is_of_the_version_that_is_there_when_the_batch_is_committed() {
     let session = world.sessions[0];
     put(&mut world, session, 1, 5, b"first").unwrap();
     commit(&mut world, session, 1).unwrap();
-    let version = ask(&mut world, StoreRequest::Stat { lpid: 5 }).unwrap().unwrap().version;
+    let version = world.ask(StoreRequest::Stat { lpid: 5 }).unwrap().unwrap().version;
     world.clean_restart_alone();
     let [one, other] = [1, 2].map(|id| world.ftl().open_session(SessionId([id; 16])).unwrap().0);
     world.ftl().stage(Time::ZERO, other, 1, 5, Change::Put(&[b"if first"]), Some(version)).unwrap();
@@ -263,9 +354,9 @@ fn a_session_that_is_forgotten_before_its_last_batch_is_durable_stays_forgotten(
     let session = world.sessions[0];
     put(&mut world, session, 1, 5, b"kept").unwrap();
     let request = StoreRequest::Commit { session, wsn: 1, durability: Durability::Volatile };
-    ask(&mut world, request).unwrap();
+    world.ask(request).unwrap();
     world.ftl().close_session(Time::ZERO, session, true).unwrap();
-    ask(&mut world, StoreRequest::Sync).unwrap();
+    world.ask(StoreRequest::Sync).unwrap();
     let (session, last) = world.ftl().open_session(SessionId([1; 16])).unwrap();
     assert_eq!(last, 0);
     put(&mut world, session, 1, 6, b"new").unwrap();
@@ -293,7 +384,7 @@ fn what_cannot_be_is_refused_with_the_field_and_changes_nothing() {
     put(&mut world, session, 1, 10, b"ten").unwrap();
     commit(&mut world, session, 1).unwrap();
     let frames = world.frames(1);
-    let read = ask(&mut world, StoreRequest::Read { lpid: 10, offset: 3, frames: &frames });
+    let read = world.ask(StoreRequest::Read { lpid: 10, offset: 3, frames: &frames });
     assert_eq!(read, Err(StoreError::Offset { lpid: 10, bytes: 3, offset: 3 }));
     assert_eq!(world.ftl().list(0, 10), [(10, 3)]);
 }
@@ -306,7 +397,7 @@ fn a_full_store_refuses_what_is_new_and_takes_what_is_shorter_and_deletions() {
     let refused = loop {
         match put(&mut world, session, wsn, lpid, &[1; 4000]) {
             Ok(()) => lpid += 1,
-            Err(StoreError::Busy) => _ = ask(&mut world, StoreRequest::Sync),
+            Err(StoreError::Busy) => _ = world.ask(StoreRequest::Sync),
             Err(error) => break error,
         }
         if lpid % 8 == 7 && commit(&mut world, session, wsn).is_ok() {
@@ -318,7 +409,7 @@ fn a_full_store_refuses_what_is_new_and_takes_what_is_shorter_and_deletions() {
     for round in 0..lpid {
         wsn += 1;
         while put(&mut world, session, wsn, round, &[2; 3900]) == Err(StoreError::Busy) {
-            ask(&mut world, StoreRequest::Sync).unwrap();
+            world.ask(StoreRequest::Sync).unwrap();
         }
         commit(&mut world, session, wsn).unwrap();
     }

@@ -155,6 +155,9 @@ pub struct Config {
     /// are moved so that it may rest. `None`: wear is not levelled. A limit is kept to within
     /// a small slack.
     pub wear_spread_max: Option<u32>,
+    /// Of a store of pages: whether a page that fits into one block may lie in two. If not, what is left of a block before it is slack. A drive
+    /// stays as it was formatted.
+    pub cross_blocks: bool,
     /// Verify the CRC32C of every block that is read. Off only to measure what it costs.
     pub verify_reads: bool,
     /// A bug to be found.
@@ -192,6 +195,7 @@ impl Default for Config {
             marked_groups_max: None,
             scrub_interval: None,
             wear_spread_max: Some(WEAR_SPREAD_MAX),
+            cross_blocks: true,
             verify_reads: true,
             #[cfg(feature = "canary")]
             canary: None,

@@ -44,7 +44,7 @@ pub use cleaning::victim::{PolicyError, VictimPolicy};
 pub use config::{CollectionScope, Config, RelocateBy};
 pub use flash::plan::{Plan, PlanError, chunks_per_pu};
 pub use journal::recovery_report::RecoveryReport;
-pub use journal::repair::RepairReport;
+pub use journal::repair::{IndexRepair, RepairReport};
 pub use journal::superblock::Superblock;
 pub use open_error::OpenError;
 pub use placement_name::PlacementName;

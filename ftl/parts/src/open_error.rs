@@ -70,6 +70,9 @@ pub enum OpenError {
         /// Whether blocks of them are lost, which a repair may bring back.
         is_lost: bool,
     },
+    /// Of the index of a store of pages, or of the directory of a key-value drive, something is lost.
+    #[error("{0}; run `openftl check --repair`")]
+    IndexLost(String),
     /// What a tenant may hold at a time cannot be as it is asked for.
     #[error("{0}")]
     Limits(String),
@@ -153,6 +156,13 @@ impl OpenError {
                 | OpenError::LogLost { .. }
                 | OpenError::CheckpointLost { .. }
                 | OpenError::Inconsistent(_)
+                | OpenError::IndexLost(_)
         )
+    }
+
+    /// Whether blocks of a tenant's metadata cannot be read: some may be readable once the drive is open for use (MW_CUNITS).
+    #[must_use]
+    pub fn is_of_lost_blocks(&self) -> bool {
+        matches!(self, OpenError::Tenant { is_lost: true, .. } | OpenError::IndexLost(_))
     }
 }

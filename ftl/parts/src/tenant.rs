@@ -67,6 +67,12 @@ pub trait Tenant {
         self.chunks().map_or((0, 0), |chunks| chunks.leaving_in(flash, group))
     }
 
+    /// What the superblock is to say of it ([`TenantNote::more`](crate::words::TenantNote::more)) when the area was rebuilt, until the tenant has
+    /// rebuilt what follows from it.
+    fn note_of_repair(&self) -> u8 {
+        0
+    }
+
     /// Gives back what was found and is not its own.
     fn release_found(&mut self, flash: &mut Flash) {
         if let Some(chunks) = self.chunks_mut() {

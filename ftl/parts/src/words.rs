@@ -28,11 +28,16 @@ pub enum Purpose {
     Tenant = 6,
     /// A page of a map that is kept on media.
     Map = 7,
+    /// Headers of pages, in a store of pages: so many whole blocks as they add up to.
+    Header = 8,
+    /// Bytes beside pages that hold nothing, in a store of pages: what a page leaves of its last grain, what is left of a block that
+    /// a page is not to cross, and of one that is written before it is full. So many whole blocks as they add up to.
+    Slack = 9,
 }
 
 impl Purpose {
     /// Every purpose, in the order of [`crate::accounts::statistics::Statistics::programmed`].
-    pub const ALL: [Purpose; 8] = [
+    pub const ALL: [Purpose; 10] = [
         Purpose::Data,
         Purpose::Relocation,
         Purpose::Log,
@@ -41,6 +46,8 @@ impl Purpose {
         Purpose::Padding,
         Purpose::Tenant,
         Purpose::Map,
+        Purpose::Header,
+        Purpose::Slack,
     ];
 
     /// Those of a drive with a tenant.
@@ -77,6 +84,8 @@ impl Purpose {
             Purpose::Padding => "padding",
             Purpose::Tenant => "tables",
             Purpose::Map => "map",
+            Purpose::Header => "headers",
+            Purpose::Slack => "slack",
         }
     }
 }
@@ -235,6 +244,12 @@ impl TenantNote {
 
     /// The kind of a store of pages that holds keys and values.
     pub const VALUES: u8 = 3 << TenantNote::FAMILY_BITS;
+
+    /// In [`TenantNote::more`] of a store of pages: its index is being rebuilt. What the area says of it does not count until that has ended.
+    pub const REBUILDING: u8 = 1;
+
+    /// The same: a page that fits into one block is not to lie in two ([`Config::cross_blocks`](crate::config::Config::cross_blocks)).
+    pub const WHOLE_BLOCKS: u8 = 2;
 
     /// Which tenant it is, whatever else its kind says.
     #[must_use]

@@ -10,6 +10,7 @@ use crate::run::{Run, read_entries};
 use openftl_blocks::check::CheckReport;
 use openftl_core::Clock;
 use openftl_parts::open_error::OpenError;
+use openftl_parts::target::Target;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
@@ -45,6 +46,7 @@ impl ValueFtl {
         clock: &mut dyn Clock,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<CheckReport, OpenError> {
+        self.end_merges(clock)?;
         let mut report = self.store.check(clock, progress)?;
         let of_values = self.check_values(clock, &mut report)?;
         let mut of_directory = Digest::default();
@@ -66,6 +68,19 @@ impl ValueFtl {
         }
         report.keys = of_values.keys;
         Ok(report)
+    }
+
+    /// Waits until the directory is not being merged: until that has ended it has pages that no manifest names.
+    fn end_merges(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
+        let mut done = Vec::new();
+        while self.merge.is_some() {
+            self.poll(clock.now(), &mut done);
+            if self.merge.is_some() {
+                clock.wait_until(self.next_due().ok_or(OpenError::Stopped)?);
+            }
+        }
+        self.done.append(&mut done);
+        Ok(())
     }
 
     /// Verifies that each page is of keys with its number.
@@ -101,7 +116,11 @@ impl ValueFtl {
     }
 
     /// Goes through the records of all pages of values that can be read.
-    fn for_each_record(&mut self, clock: &mut dyn Clock, take: &mut dyn FnMut(Found)) -> Result<(), OpenError> {
+    pub(crate) fn for_each_record(
+        &mut self,
+        clock: &mut dyn Clock,
+        take: &mut dyn FnMut(Found),
+    ) -> Result<(), OpenError> {
         let (seed, bits) = (self.shape.seed, self.shape.number_bits);
         for range in [NUMBERS, EXTENTS] {
             let is_extent = range == EXTENTS;
@@ -176,7 +195,7 @@ impl ValueFtl {
 }
 
 /// A record of a page: its page, its key, and the number of that.
-enum Found {
+pub(crate) enum Found {
     Value(u64, Key, u64),
     /// With its place in the list.
     Listed(u64, Key, u64, u16),

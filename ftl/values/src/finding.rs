@@ -18,10 +18,13 @@ use openftl_parts::words::Access;
 
 /// The sessions of the store below.
 const VALUES: SessionId = SessionId(*b"openftl values  ");
-const MERGES: SessionId = SessionId(*b"openftl merges  ");
+pub(crate) const MERGES: SessionId = SessionId(*b"openftl merges  ");
+
+/// Marks the tags of reads of the drive for itself, whose number is below.
+const OF_FINDING: u64 = 1 << 41;
 
 pub(crate) fn lost(text: String) -> OpenError {
-    OpenError::Tenant { text, is_lost: true }
+    OpenError::IndexLost(text)
 }
 
 impl ValueFtl {
@@ -82,14 +85,19 @@ impl ValueFtl {
                 }
                 let frames = &self.own[frames.clone()];
                 let read = StoreRequest::Read { lpid: *lpid, offset: *offset, frames };
-                self.store.submit(clock.now(), tag, read).map_err(|error| lost(error.to_string()))?;
+                self.store.submit(clock.now(), OF_FINDING | tag, read).map_err(|error| lost(error.to_string()))?;
                 left += 1;
             }
             let mut done: Vec<StoreDone> = Vec::new();
             self.store.poll(clock.now(), &mut done);
             loop {
                 for done in done.drain(..) {
-                    results[done.tag as usize] = Some(done.result.is_ok());
+                    // A check may come while requests or a merge are under way, and what these have asked ends meanwhile.
+                    let Some(read) = results.get_mut((done.tag ^ OF_FINDING) as usize) else {
+                        self.answers.push(done);
+                        continue;
+                    };
+                    *read = Some(done.result.is_ok());
                     left -= 1;
                 }
                 if left == 0 {

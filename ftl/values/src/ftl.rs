@@ -1,8 +1,8 @@
 //! The key-value drive as one of many.
 
 use crate::config::ValueConfig;
+use crate::directory::Directory;
 use crate::drive::{OWN_FRAMES, RUN_FRAMES, ValueFtl};
-use crate::finding::lost;
 use crate::ids;
 use crate::manifest::{Manifest, Shape};
 use openftl_blocks::{BlockFtl, CheckReport, Ftl};
@@ -11,7 +11,7 @@ use openftl_media::Media;
 use openftl_pages::{Change, PageFtl, Purpose, StoreError, StoreRequest, StoreTarget};
 use openftl_parts::config::Config;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::target::{Durability, Target};
+use openftl_parts::target::Durability;
 use openftl_parts::words::Access;
 
 /// With the frames that the drive reads to for itself.
@@ -49,7 +49,20 @@ impl<M: Media> Ftl for ValueFtl<M> {
         let store = PageFtl::open_for(media, with_own_frames(config), Purpose::Values, access, clock)?;
         let mut drive = ValueFtl::new(store, Shape::UNKNOWN);
         drive.keep_frames();
-        drive.find(access, clock)?;
+        let index = drive.store.repair_report_mut().as_ref().filter(|report| report.index.is_some());
+        let found = match index.map(|report| report.damage.clone()) {
+            Some(damage) => Err(OpenError::IndexLost(damage)),
+            None => drive.find(access, clock),
+        };
+        match found {
+            Err(damage) if access == Access::Repair && damage.is_repairable() => {
+                drive.rebuild(&damage, clock)?;
+                drive.directory = Directory::default();
+                drive.find(access, clock)?;
+            }
+            found => found?,
+        }
+        drive.store.end_repair(clock)?;
         drive.store.reset_statistics();
         Ok(drive)
     }
@@ -91,19 +104,14 @@ impl<M: Media> Ftl for ValueFtl<M> {
 impl ValueFtl {
     /// Writes the manifest of a new drive.
     fn write_manifest(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
-        let refused = |error: StoreError| lost(format!("the manifest cannot be written: {error}"));
+        let refused = |error: StoreError| OpenError::Tenant {
+            text: format!("the manifest cannot be written: {error}"),
+            is_lost: false,
+        };
         let manifest = Manifest { shape: self.shape, count: self.count, next_page: 0, runs: Vec::new() }.to_bytes();
         let (session, wsn) = self.merges;
         self.store.stage(clock.now(), session, wsn, ids::MANIFEST, Change::Put(&[&manifest]), None).map_err(refused)?;
-        let commit = StoreRequest::Commit { session, wsn, durability: Durability::Durable };
-        self.store.submit(clock.now(), 0, commit).map_err(refused)?;
         self.merges.1 += 1;
-        let mut done = Vec::new();
-        self.store.poll(clock.now(), &mut done);
-        while done.is_empty() {
-            clock.wait_until(self.store.next_due().ok_or(OpenError::Stopped)?);
-            self.store.poll(clock.now(), &mut done);
-        }
-        done[0].result.map(|_| ()).map_err(refused)
+        self.ask_pages(StoreRequest::Commit { session, wsn, durability: Durability::Durable }, clock)
     }
 }

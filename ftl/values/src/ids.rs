@@ -42,6 +42,11 @@ pub(crate) fn number_of_extent(lpid: u64) -> u64 {
     (lpid & !EXTENT) >> SLOT_BITS
 }
 
+/// The place of an extent's key in the list.
+pub(crate) fn slot_of_extent(lpid: u64) -> u16 {
+    (lpid & ((1 << SLOT_BITS) - 1)) as u16
+}
+
 /// The page of a change.
 pub(crate) fn change(counted: u64) -> u64 {
     CHANGE | counted

@@ -64,6 +64,7 @@
 //! | `listing` | lists |
 //! | `merging` | merges of the directory |
 //! | `finding` | what is found when a drive is opened |
+//! | `repairing` | the directory, rebuilt from the keys behind values |
 //! | `ftl` | the drive as one of many: made, opened, verified, stopped |
 //! | [`payload`] | payload in frames |
 //! | `checking` | verifying all of it |
@@ -88,6 +89,7 @@ mod manifest;
 mod merging;
 pub mod payload;
 mod record;
+mod repairing;
 pub mod request;
 mod run;
 mod turns;

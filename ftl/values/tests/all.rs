@@ -3,5 +3,6 @@
 mod crash_points;
 mod explorer;
 mod lists;
+mod repair;
 mod requests;
 mod world;

@@ -377,3 +377,18 @@ fn durable_stores_are_durable_whatever_they_say() {
     }
     left.check();
 }
+
+/// Found among crash points: a check took the end of what a merge had asked for that of its own reads, and pages of the merge for nobody's.
+#[test]
+fn a_check_waits_for_the_end_of_a_merge() {
+    let [plain, _] = devices();
+    let mut world = ValueWorld::new(plain, config(), narrow(), 32, 1);
+    for number in 0..120 {
+        world.store(key(number * 7), number as usize * 11, Condition::Always, false);
+        world.settle();
+        world.check();
+    }
+    assert!(world.ftl().statistics().merges > 3, "{}", world.ftl().describe());
+    world.clean_restart();
+    world.verify_all();
+}

@@ -8,7 +8,9 @@ use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::target::{Durability, Target};
 use openftl_parts::{Access, Config};
 use openftl_sim::fault::{Fault, FaultKind, disturb};
+use openftl_sim::page_world::gathered;
 use openftl_sim::played::Played;
+use openftl_sim::played_crash_points::Cut;
 use openftl_sim::rig::Rig;
 use openftl_sim::step::{Step, ZoneDeed, ZoneDeedKind};
 use openftl_sim::wire::{CrashPoint, Wire};
@@ -149,6 +151,8 @@ pub struct ValueWorld {
     pub listed: Vec<Vec<Key>>,
     /// The drive is found out about, and not compared.
     is_judging: bool,
+    /// All values that were ever to be stored.
+    ever: Vec<(Key, Made)>,
 }
 
 impl Deref for ValueWorld {
@@ -187,7 +191,7 @@ impl ValueWorld {
     }
 
     fn of(rig: Rig<ValueFtl<Wire>>, model: Model) -> ValueWorld {
-        ValueWorld { rig, model, under_way: Vec::new(), listed: Vec::new(), is_judging: false }
+        ValueWorld { rig, model, under_way: Vec::new(), listed: Vec::new(), is_judging: false, ever: Vec::new() }
     }
 
     /// The world after a power cut, with the drive not opened yet.
@@ -198,6 +202,39 @@ impl ValueWorld {
     /// The world with a device as it is, with the drive not opened yet and nothing known of it.
     pub fn after_cut_with(&self, device: EmulatedDevice) -> ValueWorld {
         ValueWorld::of(self.rig.with(device, self.rig.clock.0), Model::default())
+    }
+
+    /// Another world on a copy of the device, with the drive not open.
+    pub fn twin(&self) -> ValueWorld {
+        let mut twin = ValueWorld::of(self.rig.fork(), self.model.clone());
+        twin.ever.clone_from(&self.ever);
+        twin
+    }
+
+    /// Compares a drive that was repaired, all of whose changes were durable, with what was stored, and goes on with what was found: each key has its
+    /// last value, and one that was deleted may be back with any. Gives how many are.
+    pub fn adopt_repaired(&mut self) -> Result<usize, String> {
+        let live = std::mem::take(&mut self.model.live);
+        let mut found = BTreeMap::new();
+        for key in self.keys() {
+            let value = self.value_of(key)?;
+            let is_it = |made: &Made| made.bytes == value.len() && made.expand() == value;
+            let made = match live.get(&key) {
+                Some(made) if !is_it(made) => return Err(format!("key {key} has another value than the last one")),
+                Some(made) => *made,
+                None => {
+                    let ever = self.ever.iter().find(|(other, made)| *other == key && is_it(made));
+                    ever.ok_or_else(|| format!("key {key} has a value that was never stored"))?.1
+                }
+            };
+            found.insert(key, made);
+        }
+        if let Some(key) = live.keys().find(|key| !found.contains_key(key)) {
+            return Err(format!("key {key} is not there"));
+        }
+        let back = found.len() - live.len();
+        self.model = Model { live: found.clone(), base: found, made: self.model.made, ..Model::default() };
+        Ok(back)
     }
 
     /// Begins a request, once the drive takes it. `false`: it takes no more writes.
@@ -240,6 +277,7 @@ impl ValueWorld {
         }
         self.begin(request, change, Errand::Change { change, expected, is_durable });
         if let Some((key, made)) = change {
+            self.ever.extend(made.map(|made| (key, made)));
             match made {
                 Some(made) => _ = self.model.live.insert(key, made),
                 None => _ = self.model.live.remove(&key),
@@ -358,6 +396,18 @@ impl ValueWorld {
     }
 }
 
+impl Cut for ValueWorld {
+    type Model = Model;
+
+    fn left_by(&self, crash_point: CrashPoint, model: &Model) -> ValueWorld {
+        self.after_cut(crash_point, model.clone())
+    }
+
+    fn work_and_close(&mut self) {
+        self.prove();
+    }
+}
+
 impl Played for ValueWorld {
     type Ftl = ValueFtl<Wire>;
 
@@ -430,10 +480,9 @@ impl Played for ValueWorld {
                     });
                     match (result, expected) {
                         (Ok(facts), Some(made)) if is_known => {
-                            let found: Vec<u8> =
-                                frames.iter().flat_map(|frame| *self.ftl().frames().bytes(*frame)).collect();
                             assert_eq!(facts.bytes as usize, made.bytes, "key {key}");
-                            let (expected, count) = (made.expand(), made.bytes.min(found.len()));
+                            let (expected, count) = (made.expand(), made.bytes.min(frames.len() * BLOCK_BYTES));
+                            let found = gathered(self.ftl().frames(), &frames, count);
                             assert!(found[..count] == expected[..count], "key {key}");
                         }
                         (Err(ValueError::NoKey), None) => {}
@@ -452,8 +501,8 @@ impl Played for ValueWorld {
                 },
                 Errand::List { frames, from, bytes } => {
                     let facts = result.unwrap_or_else(|error| panic!("{error}: {}", self.ftl().describe()));
-                    let found: Vec<u8> = frames.iter().flat_map(|frame| *self.ftl().frames().bytes(*frame)).collect();
-                    let keys = read_list(&found[..facts.bytes as usize]);
+                    let found = gathered(self.ftl().frames(), &frames, facts.bytes as usize);
+                    let keys = read_list(&found);
                     assert!(facts.bytes <= bytes && keys.len() == facts.keys as usize, "{facts:?}");
                     if !self.is_judging && self.model.open.is_empty() {
                         let (mut room, mut expected) = (bytes as usize - 4, Vec::new());
@@ -556,10 +605,9 @@ impl ValueWorld {
         let most = self.ftl().info().value_max as usize;
         let frames = self.frames(most.div_ceil(BLOCK_BYTES) as u64);
         let result = self.ask(ValueRequest::Retrieve { key, frames: &frames });
-        let bytes: Vec<u8> = frames.iter().flat_map(|frame| *self.ftl().frames().bytes(*frame)).collect();
+        let bytes = result.map(|facts| gathered(self.ftl().frames(), &frames, facts.bytes as usize));
         frames.into_iter().for_each(|frame| self.ftl().frames_mut().release(frame));
-        let facts = result.map_err(|error| format!("key {key} is listed: {error}"))?;
-        Ok(bytes[..facts.bytes as usize].to_vec())
+        bytes.map_err(|error| format!("key {key} is listed: {error}"))
     }
 
     /// Begins a request, and waits for its end.

@@ -2,7 +2,7 @@
 //!
 //! A chunk gets a slot when it is first written and gives it back when it is reset. Slots are cut from large anonymous
 //! mappings and handed on, never returned to the system: after a drive has been filled once, writing it again causes no
-//! page fault. A small device has one mapping that is just large enough, so that copying it costs little.
+//! page fault. A small device has small ones, taken from the heap, so that copying it costs as much as was written to it.
 //!
 //! ```text
 //! slot   [item 0][oob 0] [item 1][oob 1] … [item n−1][oob n−1] [one bit a block] [to a full page, or cache line]
@@ -16,8 +16,10 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-/// Slots are cut from mappings of about this many bytes, or of what the whole device needs.
+/// Slots are cut from mappings of about this many bytes.
 const MAPPING_BYTES: usize = 64 << 20;
+/// The same of a device that needs no more than one of those: such devices are copied again and again in simulations.
+const SMALL_MAPPING_BYTES: usize = 256 << 10;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
 const CACHE_LINE_BYTES: usize = 64;
@@ -97,7 +99,9 @@ impl Arena {
         let flags_start = blocks * stride;
         let used = flags_start + blocks.div_ceil(64) * 8;
         let slot_bytes = used.next_multiple_of(if used < PAGE_BYTES { CACHE_LINE_BYTES } else { PAGE_BYTES });
-        let slots = geometry.chunks().min((MAPPING_BYTES / slot_bytes) as u64).max(1);
+        let is_small = geometry.chunks().saturating_mul(slot_bytes as u64) <= MAPPING_BYTES as u64;
+        let mapping_bytes = if is_small { SMALL_MAPPING_BYTES } else { MAPPING_BYTES };
+        let slots = geometry.chunks().min((mapping_bytes / slot_bytes) as u64).max(1);
         Arena {
             mappings: Vec::new(),
             slot_of: vec![NO_SLOT; geometry.format().chunk_ids()],

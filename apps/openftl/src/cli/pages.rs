@@ -95,6 +95,7 @@ Examples:
   openftl pages bench --drive drives/eleos.toml --bytes 100-4000 --batch 64 --durable
   openftl pages bench --drive drives/eleos.toml --fill 80% --store-writes 6 --seed 2 --json
   openftl pages bench --drive drives/eleos.toml --zipf 0.99 --victim minimum-declining-cost
+  openftl pages bench --drive drives/eleos.toml --bytes 1984 --cross-blocks false
 
 Whatever the description says, the store is new, in memory, and in virtual time. Write amplification is NAND bytes over bytes that were put;
 beside it stands that of the theory of greedy collection with the same spare flash, for the bytes on media.";
@@ -120,6 +121,9 @@ pub struct PageBench {
     /// How the chunk to clean is chosen: greedy, cost-benefit or minimum-declining-cost [default: as described].
     #[arg(long, value_name = "POLICY")]
     pub victim: Option<VictimPolicy>,
+    /// Whether a page that fits into one block of 4 KiB may lie in two: true or false [default: as described].
+    #[arg(long, value_name = "BOOL")]
+    pub cross_blocks: Option<bool>,
     /// Pages of a batch.
     #[arg(long, value_name = "N", default_value = "64", value_parser = whole::<u64>(1, 100_000))]
     pub batch: u64,

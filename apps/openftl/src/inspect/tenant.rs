@@ -39,6 +39,10 @@ pub struct PageStoreFacts {
     page_bytes_max: u32,
     /// Memory for where pages are.
     map_bytes: u64,
+    /// Of the bytes that are used, those of pages, of their headers, and what they leave of their last grains.
+    page_bytes: u64,
+    header_bytes: u64,
+    slack_bytes: u64,
 }
 
 /// What keys and values there are.
@@ -146,7 +150,11 @@ impl TenantFacts {
 
     /// Of a store of pages.
     pub fn of_pages(drive: &PageFtl) -> TenantFacts {
+        let contents = drive.contents();
         TenantFacts::Pages(PageStoreFacts {
+            page_bytes: contents.bytes,
+            header_bytes: contents.header_bytes,
+            slack_bytes: contents.grain_bytes,
             pages: drive.pages(),
             used_bytes: drive.used_bytes(),
             capacity_bytes: drive.capacity_bytes(),
@@ -214,7 +222,8 @@ impl TenantFacts {
                     ByteSize(*all_bytes)
                 );
             }
-            TenantFacts::Pages(PageStoreFacts { pages, used_bytes, capacity_bytes, page_bytes_max, map_bytes }) => {
+            TenantFacts::Pages(facts) => {
+                let PageStoreFacts { pages, used_bytes, capacity_bytes, page_bytes_max, map_bytes, .. } = facts;
                 let share = *used_bytes as f64 / (*capacity_bytes).max(1) as f64;
                 _ = writeln!(
                     text,
@@ -226,6 +235,13 @@ impl TenantFacts {
                     ByteSize(*capacity_bytes),
                     ByteSize((*page_bytes_max).into()),
                     ByteSize(*map_bytes)
+                );
+                _ = writeln!(
+                    text,
+                    "  pages {}, their headers {}, slack {}",
+                    ByteSize(facts.page_bytes),
+                    ByteSize(facts.header_bytes),
+                    ByteSize(facts.slack_bytes)
                 );
             }
             TenantFacts::Values(facts) => {

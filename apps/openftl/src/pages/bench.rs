@@ -3,6 +3,7 @@
 use super::{SESSION, failure};
 use crate::cli::pages::PageBench;
 use crate::failure::Failure;
+use crate::report;
 use crate::terminal::say;
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::ByteSize;
@@ -16,7 +17,11 @@ use openftl_parts::Durability;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
+
+/// Pages that are read at the end, at most.
+const READS_MAX: u64 = 20_000;
 
 /// Bytes of a grain.
 const GRAIN_BYTES: u64 = 64;
@@ -39,8 +44,17 @@ struct Measured {
     batches: u64,
     pages_put: u64,
     bytes_put: u64,
+    /// Of their headers, what they left of their last grains, and what was left of blocks so that they do not cross them.
+    header_bytes: u64,
+    grain_bytes: u64,
+    skipped_bytes: u64,
     /// With headers, and what pages left of their last grains.
     bytes_put_on_media: u64,
+    /// Blocks programmed, by purpose.
+    programmed: BTreeMap<&'static str, u64>,
+    cross_blocks: bool,
+    /// Blocks that the device read for each page, of pages that were drawn afterwards.
+    blocks_read_per_page: f64,
     nand_bytes: u64,
     moved_bytes: u64,
     padded_bytes: u64,
@@ -93,6 +107,19 @@ impl Host {
         if self.staged == self.batch { self.commit() } else { Ok(()) }
     }
 
+    /// Reads pages that are drawn as those that are put. Gives how many blocks the device read for each.
+    fn read_some(&mut self, pages: u64) -> Result<f64, Failure> {
+        let blocks_read =
+            |store: &PageStore<EmulatedDevice>| store.with_drive(|store| store.media_mut().statistics().blocks_read);
+        let (before, reads) = (blocks_read(&self.store), pages.min(READS_MAX));
+        let mut buffer = vec![0; self.sizes.1 as usize];
+        for _ in 0..reads {
+            let rank = self.popularity.draw(&mut self.chance);
+            self.store.read(self.by_rank[rank as usize], 0, &mut buffer).map_err(failure)?;
+        }
+        Ok((blocks_read(&self.store) - before) as f64 / reads as f64)
+    }
+
     fn commit(&mut self) -> Result<(), Failure> {
         if self.staged > 0 {
             self.wsn += 1;
@@ -105,6 +132,9 @@ impl Host {
 
 pub fn run(arguments: &PageBench) -> Result<(), Failure> {
     let mut drive = PageDrive::read(&arguments.drive)?;
+    if let Some(cross_blocks) = arguments.cross_blocks {
+        drive.let_cross_blocks(cross_blocks);
+    }
     if let Some(victim) = arguments.victim {
         drive.clean_by(victim)?;
     }
@@ -151,7 +181,8 @@ pub fn run(arguments: &PageBench) -> Result<(), Failure> {
     host.commit()?;
     host.store.sync().map_err(failure)?;
     let seconds = host.store.now().since(began).0 as f64 / 1e9;
-    let measured = host.store.with_drive(|store| measure(arguments, &drive, store, pages, seconds));
+    let mut measured = host.store.with_drive(|store| measure(arguments, &drive, store, pages, seconds));
+    measured.blocks_read_per_page = host.read_some(pages)?;
     if arguments.json {
         return say(&crate::json(&measured)?);
     }
@@ -183,7 +214,13 @@ fn measure(arguments: &PageBench, drive: &PageDrive, store: &PageFtl, pages: u64
         batches: of_pages.batches_committed,
         pages_put: of_pages.pages_put,
         bytes_put: of_pages.bytes_put,
+        header_bytes: of_pages.header_bytes,
+        grain_bytes: of_pages.grain_bytes,
+        skipped_bytes: of_pages.skipped_bytes,
         bytes_put_on_media,
+        programmed: report::programmed(statistics).collect(),
+        cross_blocks: drive.cross_blocks(),
+        blocks_read_per_page: 0.0,
         nand_bytes,
         moved_bytes: of_pages.moved_bytes,
         padded_bytes: of_pages.padded_bytes,
@@ -208,7 +245,14 @@ fn told(measured: &Measured) -> String {
         ByteSize(*map_bytes)
     );
     _ = writeln!(text, "  put          {:>10}   in {} batches", ByteSize(*bytes_put).to_string(), measured.batches);
-    _ = writeln!(text, "  with headers {:>10}", ByteSize(measured.bytes_put_on_media).to_string());
+    _ = writeln!(text, "  headers      {:>10}", ByteSize(measured.header_bytes).to_string());
+    let (slack, skipped) = (measured.grain_bytes + measured.skipped_bytes, measured.skipped_bytes);
+    let because = if measured.cross_blocks {
+        String::new()
+    } else {
+        format!("   of which {} so that pages do not cross blocks", ByteSize(skipped))
+    };
+    _ = writeln!(text, "  slack        {:>10}{because}", ByteSize(slack).to_string());
     _ = writeln!(text, "  moved        {:>10}", ByteSize(measured.moved_bytes).to_string());
     _ = writeln!(text, "  padding      {:>10}", ByteSize(measured.padded_bytes).to_string());
     let (log, carried) = (ByteSize(measured.log_bytes).to_string(), ByteSize(measured.carried_bytes));
@@ -226,5 +270,11 @@ fn told(measured: &Measured) -> String {
         ByteSize(measured.bytes_per_second as u64),
         measured.seconds
     );
+    let all: u64 = measured.programmed.values().sum();
+    let shares = measured.programmed.iter().filter(|(_, blocks)| **blocks > 0);
+    let shares: Vec<String> =
+        shares.map(|(name, blocks)| format!("{name} {:.1}%", *blocks as f64 * 100.0 / all.max(1) as f64)).collect();
+    _ = writeln!(text, "  of the NAND bytes: {}", shares.join(", "));
+    _ = writeln!(text, "  a read of a page reads {:.2} blocks", measured.blocks_read_per_page);
     text
 }

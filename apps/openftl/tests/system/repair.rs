@@ -6,7 +6,10 @@ use crate::program::Ended;
 use openftl_blocks::BlockFtl;
 use openftl_core::{ChunkId, Ppa, VirtualClock};
 use openftl_media::{EmulatedDevice, Media, Timing};
+use openftl_pages::{Ftl, PageFtl};
 use openftl_parts::{Access, Config, Superblock};
+use openftl_values::ValueFtl;
+use std::path::Path;
 
 /// A drive with something in it, stopped cleanly.
 fn written() -> Drive {
@@ -98,4 +101,65 @@ fn lost_data_are_named_and_the_exit_code_says_so() {
     server.stop();
     check(&drive, &[]).succeeded();
     expect_data(&drive);
+}
+
+/// A drive in `folder`, of this kind, with its description.
+fn described(folder: &Path, kind: &str) -> String {
+    let disk = folder.join("drive.oftl").to_str().unwrap().to_owned();
+    let description = folder.join("drive.toml");
+    let text = format!(
+        "[media]\nprofile = \"cosmos\"\ncapacity = \"64MiB\"\nstore = \"file\"\npath = \"drive.oftl\"\ntiming = \"instant\"\n[ftl]\nkind = \"{kind}\"\n"
+    );
+    std::fs::write(&description, text).unwrap();
+    run_openftl(["create", &disk, "--drive", description.to_str().unwrap()]).succeeded();
+    disk
+}
+
+/// Turns a bit in the anchor of a store of pages, whatever it is for.
+fn lose_anchor<F: Ftl<Media = EmulatedDevice>>(disk: &str) {
+    let device = EmulatedDevice::open(disk.as_ref(), Timing::Instant).unwrap();
+    let config = Config { host_frames: 4096, ..Config::default() };
+    let ftl = F::open_with(device, config, F::Asked::default(), Access::Inspect, &mut VirtualClock::default()).unwrap();
+    let anchor = ftl.block().place_on_media(0).expect("a store has an anchor");
+    ftl.crash().corrupt(anchor).unwrap();
+}
+
+#[test]
+fn an_index_of_pages_that_is_lost_is_named_by_check_and_rebuilt_from_headers() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = described(folder.path(), "pages");
+    for lpid in ["7", "8", "9"] {
+        let bytes = folder.path().join(lpid);
+        std::fs::write(&bytes, lpid.repeat(1000)).unwrap();
+        let page = format!("{lpid}={}", bytes.display());
+        run_openftl(["pages", "put", "--drive", &disk, &page]).succeeded();
+    }
+    lose_anchor::<PageFtl<EmulatedDevice>>(&disk);
+    run_openftl(["pages", "list", "--drive", &disk]).failed().saying(&["anchor", "check"]);
+    run_openftl(["check", &disk]).failed().saying(&["anchor", "check", "--repair"]);
+    let printed = ["The index of pages was rebuilt: ", " 0 are lost", "✓ sound", "3 pages that were read and verified"];
+    run_openftl(["check", &disk, "--repair"]).succeeded().printing(&printed);
+    run_openftl(["check", &disk]).succeeded();
+    let page = run_openftl(["pages", "get", "--drive", &disk, "8"]).succeeded();
+    assert_eq!(page.stdout, "8".repeat(1000));
+    let inspected = run_openftl(["inspect", &disk]).succeeded();
+    inspected.printing(&["3 pages", "their headers 96 B", "slack "]);
+}
+
+#[test]
+fn keys_of_a_drive_whose_index_is_lost_are_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = described(folder.path(), "values");
+    for key in ["one", "two", "three"] {
+        run_openftl(["kv", "put", "--drive", &disk, key, "a value"]).succeeded();
+    }
+    run_openftl(["kv", "delete", "--drive", &disk, "two"]).succeeded();
+    lose_anchor::<ValueFtl<EmulatedDevice>>(&disk);
+    run_openftl(["check", &disk]).failed().saying(&["--repair"]);
+    let repaired = run_openftl(["check", &disk, "--repair", "--json"]).succeeded();
+    let report: serde_json::Value = serde_json::from_str(&repaired.stdout).unwrap();
+    let keys = report["rebuilt"]["index"]["keys"].as_u64().unwrap();
+    assert!(report["sound"] == true && (2..=3).contains(&keys), "{report}");
+    let listed = run_openftl(["kv", "list", "--drive", &disk]).succeeded();
+    listed.printing(&["one", "three"]);
 }

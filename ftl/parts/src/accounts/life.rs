@@ -152,7 +152,7 @@ mod tests {
             host_blocks_read: 7,
             buffer_hits: 2,
             relocation_reads: 4,
-            programmed: [10, 4, 1, 0, 1, 2, 0, 0],
+            programmed: [10, 4, 1, 0, 1, 2, 0, 0, 0, 0],
             since: Time(100),
             ..Statistics::default()
         };

@@ -4,7 +4,8 @@
 //!   host writes ──▶ data ─┐
 //!                         ├──▶ NAND writes          WAF = NAND writes / host writes
 //!   relocation ───────────┤
-//!   log, checkpoint, superblock, padding ─┘
+//!   log, checkpoint, superblock, padding, map ─┤
+//!   headers and slack of pages ────────────────┘
 //! ```
 //!
 //! Every figure is in logical blocks of 4 KiB unless its name says otherwise.
@@ -84,7 +85,7 @@ pub struct Statistics {
     /// Blocks that were found in the write buffer when read.
     pub buffer_hits: u64,
     /// Blocks programmed, by [`Purpose`].
-    pub programmed: [u64; 8],
+    pub programmed: [u64; Purpose::ALL.len()],
     /// Blocks that were read to be written elsewhere: by garbage collection, and of tables that move.
     pub relocation_reads: u64,
     /// Blocks that the device copied for garbage collection, without their being read.

@@ -64,6 +64,25 @@ pub struct RepairReport {
     pub blocks_returned: u64,
     /// Logical blocks of which no version can be read, or the newest cannot: errors until they are written or trimmed.
     pub blocks_lost: u64,
+    /// Of a store of pages, if its index had to be rebuilt: how well that went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<IndexRepair>,
+}
+
+/// How well the index of a store of pages was rebuilt.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
+pub struct IndexRepair {
+    /// Pages of which the log still had the last word.
+    pub pages_known: u64,
+    /// Pages whose newest version on the media was taken.
+    pub pages_rebuilt: u64,
+    /// Of those, the ones that were nowhere by what is left of the index: they may have been deleted, or be of batches that were never committed.
+    pub pages_returned: u64,
+    /// Pages that were somewhere, and of which no version can be read: errors until they are put or deleted.
+    pub pages_lost: u64,
+    /// Of a key-value drive: keys with values, of which the directory was written anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<u64>,
 }
 
 /// A rebuilt map goes on above all that is on the media.

@@ -1,0 +1,519 @@
+//! Rebuilding the index of pages from what each page on the media says of itself.
+//!
+//! A page has its number and its version in the header before it, and a version is greater for what was put later, whatever the page. So the newest
+//! version of each page is known without the index. What is not known from the pages alone is which of them were deleted, and which are of batches
+//! that were never committed. What is left of the log says that of the pages that it names, as far as no group of it is missing behind:
+//!
+//! | what is left of the log says last | on the media | then |
+//! |---|---|---|
+//! | it is at a place | that place has it | that place |
+//! | it is at a place | that place cannot be read | lost: an error until it is put or deleted |
+//! | it is deleted, at a time | a version that is newer | the newest |
+//! | it is deleted, at a time | none, or older ones | there is none |
+//! | its bytes | | these bytes |
+//! | nothing | any version | the newest: a page that was deleted may be back |
+//! | nothing, and the old index has it | none | lost |
+//!
+//! Where a block behind the last group cannot be read, that may have been another group: then what the log says of places does not count if the
+//! media have something newer.
+//!
+//! # Seals
+//! If the log is lost that says with which seal a chunk was opened, most of its blocks have one in common ([`openftl_parts::journal::repair`]).
+//!
+//! # What a power cut leaves
+//! | step | cut off behind it |
+//! |---|---|
+//! | the superblock says that the index is being rebuilt | nothing else has changed: the repair begins anew |
+//! | all chunks are read; those of data in which no newest version is are given back | the same |
+//! | the blocks of the old map are trimmed, the new one, sessions and an anchor are written | the drive is refused by all but a repair, which begins anew |
+//! | the superblock says it no more | the drive is as any other |
+//! | the chunks of the old log are given back | the same |
+
+use crate::error::expect_length;
+use crate::finding::{is_mapped, live_chunks, session_blocks, take_chunks};
+use crate::index::Index;
+use crate::layout::Anchor;
+use crate::leaf::Leaf;
+use crate::log::Log;
+use crate::open_chunk::{OpenChunk, Stream};
+use crate::pages::{PageChunk, Pages};
+use crate::place::{Kind, Place, grains_of};
+use crate::placing::is_of;
+use crate::reads::Carried;
+use crate::record::{Put, Record, read_records};
+use crate::replaying::{FoundBlock, FoundGroup, READ_BLOCKS, for_each_in, groups_in, read_chunk, read_window};
+use crate::request::SessionId;
+use crate::session::Sessions;
+use crate::sizing::capacity_grains;
+use openftl_blocks::block_ftl::BlockFtl;
+use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Clock};
+use openftl_parts::flash::oob::{BlockKind, Oob};
+use openftl_parts::flash::shares::FoundChunk;
+use openftl_parts::journal::repair::{IndexRepair, RepairReport};
+use openftl_parts::open_error::OpenError;
+use openftl_parts::words::{Access, TenantNote};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Versions, and numbers of groups, that a repair skips: what cannot be read may have had greater ones than all that can.
+const VERSIONS_SKIPPED: u64 = 1 << 24;
+const GROUPS_SKIPPED: u64 = 1 << 20;
+
+/// Whether the superblock says that the index is being rebuilt.
+pub(crate) fn is_rebuilding(ftl: &BlockFtl) -> bool {
+    ftl.journal.superblock.current().tenant.more & TenantNote::REBUILDING != 0
+}
+
+/// Has the superblock say whether the index is being rebuilt, and waits for that.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn mark(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    is_rebuilding: bool,
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
+    let note = &mut ftl.journal.superblock.current_mut().tenant.more;
+    *note = if is_rebuilding { *note | TenantNote::REBUILDING } else { *note & !TenantNote::REBUILDING };
+    let sequence = ftl.journal.request_superblock(&mut ftl.flash);
+    let is_durable = |ftl: &BlockFtl| ftl.journal.superblock.durable() >= sequence;
+    ftl.run(clock, pages, |ftl| is_durable(ftl) || !ftl.flash.may_program())?;
+    match ftl.read_only_reason() {
+        Some(reason) if !is_durable(ftl) => Err(OpenError::Unwritable(reason)),
+        _ => Ok(()),
+    }
+}
+
+/// What is left of the area.
+struct LeftInArea {
+    anchor: Option<Anchor>,
+    sessions: Sessions,
+    index: Index,
+}
+
+/// Reads a block of the area, if it can be read.
+fn read_one(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    block: u64,
+    clock: &mut dyn Clock,
+    take: &mut dyn FnMut(u64, &[u8; BLOCK_BYTES]),
+) -> Result<(), OpenError> {
+    for frame in ftl.read_blocks(&[block], clock, pages)?.unwrap_or_default() {
+        take(block, ftl.flash.frames.bytes(frame));
+        ftl.flash.frames.release(frame);
+    }
+    Ok(())
+}
+
+fn read_some(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    wanted: &[u64],
+    clock: &mut dyn Clock,
+    mut take: impl FnMut(u64, &[u8; BLOCK_BYTES]),
+) -> Result<(), OpenError> {
+    for wanted in wanted.chunks(READ_BLOCKS) {
+        let Ok(frames) = ftl.read_blocks(wanted, clock, pages)? else {
+            wanted.iter().try_for_each(|block| read_one(ftl, pages, *block, clock, &mut take))?;
+            continue;
+        };
+        for (block, frame) in wanted.iter().zip(frames) {
+            take(*block, ftl.flash.frames.bytes(frame));
+            ftl.flash.frames.release(frame);
+        }
+    }
+    Ok(())
+}
+
+impl LeftInArea {
+    fn read(ftl: &mut BlockFtl, pages: &mut Pages, clock: &mut dyn Clock) -> Result<LeftInArea, OpenError> {
+        let mapped = |ftl: &BlockFtl, blocks: &mut dyn Iterator<Item = u64>| -> Vec<u64> {
+            blocks.filter(|block| is_mapped(ftl, *block)).collect()
+        };
+        let mut anchor = None;
+        let first = mapped(ftl, &mut (0..1));
+        read_some(ftl, pages, &first, clock, |_, block| anchor = Anchor::read(block).map(|(anchor, _)| anchor))?;
+        let mut sessions = Sessions::new(crate::layout::SESSION_BLOCKS);
+        let blocks = mapped(ftl, &mut session_blocks());
+        read_some(ftl, pages, &blocks, clock, |block, bytes| sessions.read(block as u32 - 1, bytes))?;
+        let (slots, first) = (pages.layout.slots, pages.layout.slot_block(0));
+        let blocks = mapped(ftl, &mut (first..first + u64::from(slots)));
+        let mut found = Vec::new();
+        read_some(ftl, pages, &blocks, clock, |block, bytes| {
+            found.extend(Leaf::read(bytes).map(|leaf| ((block - first) as u32, leaf)));
+        })?;
+        Ok(LeftInArea { anchor, sessions, index: Index::from_media(slots, found) })
+    }
+}
+
+/// The last word of the log on a page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Word {
+    At(Place),
+    Carried(u64, Vec<u8>),
+    /// Before what has this version, or a greater one, was put.
+    Deleted(u64),
+    Lost,
+}
+
+/// Changes of batches of which the end has not come, by session, number and digest.
+type Parts = BTreeMap<(SessionId, u64, u32), Vec<(u64, Put)>>;
+
+/// What is left of the log.
+#[derive(Default)]
+struct LeftOfLog {
+    chunks: BTreeMap<ChunkId, FoundChunk>,
+    words: BTreeMap<u64, Word>,
+    /// Pages that it has with their bytes, where that is not the last word.
+    carried: BTreeMap<u64, (u64, Vec<u8>)>,
+    /// Sessions, with their last batches and what tells these from others, in the order of the log; `None`: the session was forgotten.
+    batches: Vec<(SessionId, Option<(u64, u32)>)>,
+    /// Something behind the last group cannot be read.
+    is_in_doubt: bool,
+    last_group: u64,
+    last_version: u64,
+}
+
+/// Drops groups that a power cut has left behind one that it has torn, and those that it had left so before: versions only grow from group to group,
+/// and a chunk is begun when all of the one before it is on media.
+fn drop_what_was_never_durable(format: AddressFormat, groups: &mut BTreeMap<u64, FoundGroup>) {
+    let mut version = 0;
+    groups.retain(|_, group| {
+        version = version.max(group.version);
+        group.version == version
+    });
+    let begins = groups.iter().rfind(|(_, group)| group.place.grain(format) == 0);
+    let Some(mut last) = begins.or(groups.first_key_value()).map(|(number, _)| *number) else { return };
+    while groups.contains_key(&(last + 1)) {
+        last += 1;
+    }
+    groups.split_off(&(last + 1));
+}
+
+impl LeftOfLog {
+    fn read(ftl: &mut BlockFtl, pages: &mut Pages, clock: &mut dyn Clock) -> Result<LeftOfLog, OpenError> {
+        let found: Vec<(ChunkId, FoundChunk)> = pages.coming_and_going.found().collect();
+        let mut left = LeftOfLog::default();
+        let mut groups: BTreeMap<u64, FoundGroup> = BTreeMap::new();
+        // Of each chunk of the log: blocks that cannot be read.
+        let mut unreadable: BTreeMap<ChunkId, Vec<u32>> = BTreeMap::new();
+        for (chunk, found) in found {
+            let Some(blocks) = read_chunk(ftl, pages, chunk, found.write_pointer, clock)? else { continue };
+            left.chunks.insert(chunk, found);
+            let lost = (0..).zip(&blocks).filter(|(_, known)| known.bytes.is_none()).map(|(block, _)| block);
+            unreadable.insert(chunk, lost.collect());
+            for group in groups_in(&ftl.flash, chunk, &blocks) {
+                let is_newer = groups
+                    .get(&group.number)
+                    .is_none_or(|other| (other.version, other.sequence) < (group.version, group.sequence));
+                left.last_version = left.last_version.max(group.version.max(group.sequence));
+                if is_newer {
+                    groups.insert(group.number, group);
+                }
+            }
+        }
+        left.last_group = groups.last_key_value().map_or(0, |(number, _)| *number);
+        drop_what_was_never_durable(ftl.flash.format, &mut groups);
+        let Some((last, group)) = groups.last_key_value() else { return Ok(left) };
+        let end = group.place.blocks(ftl.flash.format).end;
+        let behind = &unreadable[&group.place.chunk(ftl.flash.format)];
+        left.is_in_doubt = behind.iter().any(|block| *block >= end);
+        // Behind the last group that is missing.
+        let mut first = *last;
+        while groups.contains_key(&(first - 1)) {
+            first -= 1;
+        }
+        let mut parts = Parts::new();
+        for (number, group) in groups {
+            let records = read_records(&group.records).unwrap_or_default();
+            records.into_iter().for_each(|record| left.take(record, group.version, number >= first, &mut parts));
+        }
+        Ok(left)
+    }
+
+    /// A record of a group with this version. What it says of pages is the last word only if it `counts`.
+    fn take(&mut self, record: Record, version: u64, counts: bool, parts: &mut Parts) {
+        match record {
+            Record::Changes { session, wsn, digest, is_last, puts } => {
+                let known = parts.entry((session, wsn, digest)).or_default();
+                known.extend(puts);
+                if !is_last {
+                    return;
+                }
+                self.batches.push((session, Some((wsn, digest))));
+                for (lpid, put) in parts.remove(&(session, wsn, digest)).expect("it was just added to") {
+                    let word = match put {
+                        Put::At(place) => Word::At(place),
+                        Put::Deleted => Word::Deleted(version),
+                        Put::Carried { version, bytes } => Word::Carried(version, bytes),
+                    };
+                    // Bytes that a part of the log has behind which something is missing are a version as those on media are.
+                    if counts {
+                        self.words.insert(lpid, word);
+                    } else if let Word::Carried(version, bytes) = word {
+                        self.carried.insert(lpid, (version, bytes));
+                    }
+                }
+            }
+            Record::Moved { lpid, from, to } if counts => {
+                if self.words.get(&lpid).is_some_and(|word| *word == Word::At(from)) {
+                    self.words.insert(lpid, Word::At(to));
+                }
+            }
+            Record::Lost { lpid, from } if counts => {
+                if self.words.get(&lpid).is_some_and(|word| *word == Word::At(from)) {
+                    self.words.insert(lpid, Word::Lost);
+                }
+            }
+            Record::Forgotten(session) => self.batches.push((session, None)),
+            Record::Moved { .. } | Record::Lost { .. } | Record::Opened { .. } => {}
+        }
+    }
+}
+
+/// What the pages on the media say.
+#[derive(Default)]
+struct Versions {
+    /// The newest version of each page, and where it is.
+    newest: BTreeMap<u64, (u64, Place)>,
+    /// Versions of pages that are where the log says.
+    confirmed: BTreeMap<u64, u64>,
+    unreadable: u64,
+    last_version: u64,
+}
+
+impl Versions {
+    fn read(
+        ftl: &mut BlockFtl,
+        pages: &mut Pages,
+        log: &LeftOfLog,
+        clock: &mut dyn Clock,
+    ) -> Result<Versions, OpenError> {
+        let mut versions = Versions::default();
+        let found: Vec<(ChunkId, FoundChunk)> = pages.coming_and_going.found().collect();
+        for (chunk, found) in found.into_iter().filter(|(chunk, _)| !log.chunks.contains_key(chunk)) {
+            let blocks = read_sealed(ftl, pages, chunk, found.write_pointer, clock)?;
+            let format = ftl.flash.format;
+            // One of which not a single block can be read was being erased.
+            if blocks.iter().any(|known| known.bytes.is_some()) {
+                versions.unreadable += blocks.iter().filter(|known| known.bytes.is_none()).count() as u64;
+            }
+            let sequences = blocks.iter().map(|known| known.sequence);
+            versions.last_version = sequences.fold(versions.last_version, u64::max);
+            for_each_in(&blocks, Kind::Page, |header, grain, _| {
+                let place = Place::new(format, chunk, grain, header.bytes);
+                versions.last_version = versions.last_version.max(header.version);
+                if log.words.get(&header.lpid) == Some(&Word::At(place)) {
+                    versions.confirmed.insert(header.lpid, header.version);
+                }
+                let newest = versions.newest.entry(header.lpid).or_insert((header.version, place));
+                if header.version > newest.0 {
+                    *newest = (header.version, place);
+                }
+            });
+        }
+        Ok(versions)
+    }
+}
+
+/// Reads the blocks of a chunk with pages, and finds out its seal if that is not known.
+fn read_sealed(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    chunk: ChunkId,
+    end: u32,
+    clock: &mut dyn Clock,
+) -> Result<Vec<FoundBlock>, OpenError> {
+    let (mut found, mut salts) = (Vec::new(), Vec::new());
+    let mut is_known = false;
+    for first in (0..end).step_by(READ_BLOCKS) {
+        let count = (READ_BLOCKS as u32).min(end - first);
+        let (frames, lost) = read_window(ftl, pages, chunk, (first, count), clock)?;
+        for ((block, frame), is_lost) in (first..).zip(frames).zip(lost) {
+            let oob = Oob::peek(&ftl.flash.frames, frame).ok();
+            let is_of_page = oob.is_some_and(|oob| is_of(oob, block) == Some(false));
+            let is_padding = oob.is_some_and(|oob| oob.kind == BlockKind::Padding);
+            is_known |= is_of_page && !is_lost;
+            salts.push(if is_lost && is_of_page { Oob::salts_left(&ftl.flash.frames, frame) } else { [None; 2] });
+            let is_there = is_of_page || (is_padding && !is_lost);
+            found.push(FoundBlock {
+                bytes: is_there.then(|| Box::new(*ftl.flash.frames.bytes(frame))),
+                sequence: oob.filter(|_| is_of_page && !is_lost).map_or(0, |oob| oob.sequence),
+                head: if is_of_page { Pages::head_of(&ftl.flash, frame) } else { None },
+            });
+            ftl.flash.frames.release(frame);
+        }
+        pages.keep_frames(&mut ftl.flash);
+    }
+    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    salts.iter().flatten().flatten().for_each(|salt| *counts.entry(*salt).or_default() += 1);
+    let common = counts.into_iter().max_by_key(|(_, count)| *count).map(|(salt, _)| salt);
+    // What a page says is verified by its own CRC32C, so one block alone may say what the seal is.
+    let common = common.filter(|_| !is_known);
+    if let Some(salt) = common {
+        let seal = ftl.flash.seals.get(chunk) ^ salt;
+        ftl.flash.seals.restore(chunk, seal);
+    }
+    for (known, salts) in found.iter_mut().zip(salts) {
+        let has_other = salts.iter().any(Option::is_some);
+        if has_other && (common.is_none() || !salts.contains(&common)) {
+            (known.bytes, known.head) = (None, None);
+        }
+    }
+    Ok(found)
+}
+
+/// Rebuilds the index, which cannot be trusted because of `damage`. Nothing but the superblock is written.
+///
+/// # Errors
+/// If the device stops answering, or more pages came back than there is room for.
+pub(crate) fn rebuild(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    damage: &OpenError,
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
+    if ftl.read_only_reason().is_none() && !is_rebuilding(ftl) {
+        mark(ftl, pages, true, clock)?;
+    }
+    let area = LeftInArea::read(ftl, pages, clock)?;
+    let mut log = LeftOfLog::read(ftl, pages, clock)?;
+    let versions = Versions::read(ftl, pages, &log, clock)?;
+    let mut report = IndexRepair::default();
+    let words = std::mem::take(&mut log.words);
+    compose(pages, words, &log.carried, &area.index, &versions, log.is_in_doubt, &mut report)?;
+    pages.sessions = area.sessions;
+    for (session, batch) in std::mem::take(&mut log.batches) {
+        match batch {
+            None => pages.sessions.forget(session),
+            // One for which there is no room was forgotten, and that is lost.
+            Some((wsn, digest)) => {
+                let number = pages.sessions.find(session).ok();
+                let state = number.and_then(|number| pages.sessions.get_mut(number));
+                state.into_iter().for_each(|state| state.found(wsn, digest));
+            }
+        }
+    }
+    let anchor = area.anchor.unwrap_or_default();
+    let chunks: u32 = (0..ftl.flash.geometry.groups).map(|group| ftl.flash.provisioning.tenant_share(group)).sum();
+    let share = ftl.config().over_provisioning;
+    pages.capacity_grains = match anchor.capacity_grains {
+        0 => capacity_grains(&ftl.flash.geometry, &pages.layout, chunks, share),
+        grains => grains,
+    };
+    pages.next_version = versions.last_version.max(log.last_version).max(anchor.version) + VERSIONS_SKIPPED;
+    pages.log = Log::new(pages.layout.log_blocks, pages.page_bytes_max);
+    pages.log.next_group = log.last_group.max(anchor.group) + GROUPS_SKIPPED;
+    let (group, version) = (pages.log.next_group, pages.next_version);
+    pages.anchor = Anchor { group, version, capacity_grains: pages.capacity_grains };
+    let live = live_chunks(ftl, pages)?;
+    take_chunks(ftl, pages, live, Access::Repair);
+    keep_old_log(ftl, pages, &log.chunks);
+    pages.is_rebuilt = true;
+    ftl.hand_over();
+    let of_drive = ftl
+        .repair_report_mut()
+        .get_or_insert_with(|| RepairReport { damage: damage.to_string(), ..RepairReport::default() });
+    of_drive.media_blocks_unreadable += versions.unreadable;
+    of_drive.index = Some(report);
+    Ok(())
+}
+
+/// Says of each page where it is.
+fn compose(
+    pages: &mut Pages,
+    mut words: BTreeMap<u64, Word>,
+    carried: &BTreeMap<u64, (u64, Vec<u8>)>,
+    old: &Index,
+    versions: &Versions,
+    is_in_doubt: bool,
+    report: &mut IndexRepair,
+) -> Result<(), OpenError> {
+    (pages.index, pages.carried) = (Index::new(pages.layout.slots), BTreeMap::new());
+    let named: BTreeSet<u64> = versions
+        .newest
+        .keys()
+        .chain(words.keys())
+        .chain(carried.keys())
+        .copied()
+        .chain(old.pages_from(0).map(|(lpid, _)| lpid))
+        .collect();
+    for lpid in named {
+        let newest = versions.newest.get(&lpid).copied();
+        let newer = |than: u64| newest.filter(|(version, _)| *version > than).map(|(_, place)| place);
+        let word = words.remove(&lpid);
+        let is_word = word.is_some();
+        let only_carried = carried.get(&lpid).filter(|(version, _)| newest.is_none_or(|(newest, _)| newest < *version));
+        let word = word.or_else(|| only_carried.map(|(version, bytes)| Word::Carried(*version, bytes.clone())));
+        let (place, is_known) = match word {
+            Some(Word::At(place)) => match versions.confirmed.get(&lpid) {
+                None => (Some(Place::LOST), true),
+                Some(version) => match newer(*version).filter(|_| is_in_doubt) {
+                    Some(newer) => (Some(newer), false),
+                    None => (Some(place), true),
+                },
+            },
+            Some(Word::Carried(version, bytes)) => {
+                let in_unit = newest.filter(|(other, _)| *other == version).map(|(_, place)| place);
+                match (newer(version).filter(|_| is_in_doubt), in_unit) {
+                    (Some(newer), _) => (Some(newer), false),
+                    (None, Some(place)) => (Some(place), true),
+                    (None, None) => {
+                        let length = expect_length(lpid, bytes.len(), pages.page_bytes_max);
+                        if let Ok(length) = length {
+                            pages.live_grains += u64::from(grains_of(length));
+                            pages.carried.insert(lpid, Carried { version, bytes });
+                        }
+                        report.pages_known += u64::from(is_word);
+                        report.pages_rebuilt += u64::from(!is_word);
+                        report.pages_returned += u64::from(!is_word && old.get(lpid).is_none());
+                        continue;
+                    }
+                }
+            }
+            Some(Word::Deleted(version)) => (newer(version), false),
+            Some(Word::Lost) => (Some(Place::LOST), true),
+            None => match newest {
+                Some((_, place)) => {
+                    report.pages_returned += u64::from(old.get(lpid).is_none());
+                    (Some(place), false)
+                }
+                None => (Some(Place::LOST), false),
+            },
+        };
+        let Some(place) = place else { continue };
+        match place {
+            Place::LOST => report.pages_lost += 1,
+            _ if is_known => report.pages_known += 1,
+            _ => report.pages_rebuilt += 1,
+        }
+        pages.index.set(lpid, Some(place));
+    }
+    if !pages.index.fits() {
+        let text = format!(
+            "{} pages were found, deleted ones among them, and the index has no room for so many: copy what can be read to a larger store",
+            pages.index.pages()
+        );
+        return Err(OpenError::Tenant { text, is_lost: false });
+    }
+    Ok(())
+}
+
+/// Chunks of the old log stay until the new index is on media: what they say of pages is needed if the repair is cut off.
+fn keep_old_log(ftl: &mut BlockFtl, pages: &mut Pages, chunks: &BTreeMap<ChunkId, FoundChunk>) {
+    for (chunk, found) in chunks {
+        if pages.coming_and_going.take(&mut ftl.flash, *chunk).is_none() {
+            continue;
+        }
+        pages.log_chunks += 1;
+        // What holds it is the repair.
+        pages.chunks.insert(*chunk, PageChunk { live: 1, is_log: true, ..PageChunk::default() });
+        pages.old_log.push(*chunk);
+        if found.is_open && ftl.read_only_reason().is_none() {
+            let open = ftl.flash.units.open(*chunk, found.write_pointer);
+            let slot = pages.add_open(OpenChunk::new(*chunk, open, Stream::Log, found.write_pointer));
+            pages.fill_up(&mut ftl.flash, slot);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Repair: the index is rebuilt from the headers of pages when the metadata of a store is lost in both copies, or contradicts itself.
+
+use crate::crash_points::devices;
+use openftl_blocks::Ftl;
+use openftl_core::{ChunkId, Clock, Ppa};
+use openftl_media::{Media, Profile};
+use openftl_pages::StoreTarget;
+use openftl_parts::flash::chunks::Chunks;
+use openftl_parts::journal::repair::IndexRepair;
+use openftl_parts::{Access, Config, OpenError};
+use openftl_sim::page_world::{PageWorld, Returned};
+use openftl_sim::played::Played;
+use openftl_sim::step::Moment;
+use std::collections::BTreeSet;
+
+fn new_store(profile: Profile, seed: u64) -> PageWorld {
+    let config = Config { checkpoint_log_blocks: Some(8), host_frames: 256, ..Config::default() };
+    PageWorld::new(profile, config, 30, seed)
+}
+
+/// A store in which pages were put, overwritten, moved and deleted, with what is in flight of its last batches.
+fn in_use(profile: Profile, seed: u64, rounds: u64) -> PageWorld {
+    let mut world = new_store(profile, seed);
+    for round in 0..rounds {
+        let session = (round % 3) as usize;
+        world.stage(session, round * (7 + seed), 1 + round % 4, round * 5 / 3, round % 9 == 8);
+        world.commit(session, round % 4 == 3);
+        if round % 7 == 0 {
+            world.settle();
+        }
+    }
+    world.sync();
+    world.settle();
+    // Neither committed nor given up.
+    world.stage(0, 3, 3, 5, false);
+    world
+}
+
+/// Chunks that an open store has metadata in.
+struct Metadata {
+    /// Of the area's checkpoint, of its log, and of the log of pages.
+    checkpoint: Vec<ChunkId>,
+    area_log: Vec<ChunkId>,
+    log: Vec<ChunkId>,
+}
+
+impl Metadata {
+    fn of(world: &mut PageWorld) -> Metadata {
+        let ftl = world.ftl();
+        let superblock = ftl.block().superblock().clone();
+        let extents = superblock.checkpoint.extents().map(|extent| ChunkId(extent.chunk));
+        let checkpoint: BTreeSet<ChunkId> = extents.collect();
+        Metadata {
+            checkpoint: checkpoint.into_iter().collect(),
+            area_log: superblock.log_chunks.iter().flatten().map(|chunk| ChunkId(*chunk)).collect(),
+            log: ftl.log_chunks(),
+        }
+    }
+}
+
+/// Where the anchor and the leaves of a store are that was stopped.
+fn area_of(world: &PageWorld) -> (Ppa, Vec<Ppa>) {
+    let mut twin = world.twin();
+    twin.open(Access::Inspect).unwrap();
+    let block = twin.ftl().block();
+    let blocks = u64::from(block.config().catalog_blocks);
+    let leaves = (9..blocks).filter_map(|leaf| block.place_on_media(leaf)).collect();
+    (block.place_on_media(0).expect("a store has an anchor"), leaves)
+}
+
+/// Stops the store, with all its batches committed.
+fn stop(world: &mut PageWorld) {
+    world.abort(0);
+    world.close().unwrap();
+    world.sessions.clear();
+}
+
+/// Turns a bit in every block of these chunks.
+fn strike(world: &mut PageWorld, chunks: &[ChunkId]) {
+    let now = world.clock.now();
+    let mut device = world.device();
+    let geometry = *device.geometry();
+    let found = Chunks::report(&mut *device, now).unwrap();
+    for chunk in chunks {
+        let written = found.get(*chunk).expect("there is such a chunk").write_pointer;
+        (0..written).for_each(|block| device.corrupt(geometry.format().ppa(*chunk, block)).unwrap());
+    }
+}
+
+/// It cannot be opened as it is, and is repaired.
+fn repaired(world: &mut PageWorld, name: &str) -> (IndexRepair, Returned) {
+    let refusal = world.open(Access::ReadWrite).expect_err("it cannot be opened as it is");
+    assert!(refusal.is_repairable(), "{name}: {refusal}");
+    world.power_cut_at(Moment::NOW);
+    world.open(Access::Repair).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let report = world.ftl().block().recovery_report().repair.clone().expect("something was rebuilt");
+    let returned = world.adopt_repaired().unwrap_or_else(|error| panic!("{name}: {error}, {report:?}"));
+    world.check();
+    (report.index.expect("the index was rebuilt"), returned)
+}
+
+/// It is a drive like any other again.
+fn expect_in_use(world: &mut PageWorld) {
+    for round in 0..200_u64 {
+        world.stage(round as usize % 3, round * 31, 1 + round % 4, round * 7 / 3, round % 11 == 10);
+        world.commit(round as usize % 3, round % 5 == 0);
+        if round % 7 == 0 {
+            world.settle();
+        }
+    }
+    world.sync();
+    world.settle();
+    world.power_cut_at(Moment::NOW);
+    world.recover().unwrap();
+    world.verify_all();
+    world.clean_restart();
+    world.check();
+}
+
+#[test]
+fn an_index_is_rebuilt_from_headers_when_both_copies_of_the_checkpoint_of_its_area_are_lost() {
+    for (seed, profile) in (1..).zip(devices()) {
+        let mut world = in_use(profile, seed, 120);
+        let checkpoint = Metadata::of(&mut world).checkpoint;
+        world.power_cut_at(Moment::NOW);
+        strike(&mut world, &checkpoint);
+        let (report, returned) = repaired(&mut world, "checkpoint");
+        println!("{report:?}, {returned:?}");
+        assert!(report.pages_known > 0 && returned.as_durable > 50, "{report:?}, {returned:?}");
+        assert_eq!(report.pages_lost, 0, "{report:?}");
+        expect_in_use(&mut world);
+    }
+}
+
+/// Nothing is left but the headers, and the seals of chunks that were opened since are to be found out.
+#[test]
+fn an_index_is_rebuilt_from_headers_alone_when_all_logs_and_the_checkpoint_are_lost() {
+    for (seed, profile) in (3..).zip(devices()) {
+        let mut world = in_use(profile, seed, 120);
+        let before = Metadata::of(&mut world).log;
+        // What the log of pages carries is there nowhere else: a store that was stopped has no such pages.
+        world.abort(0);
+        world.clean_restart();
+        let Metadata { checkpoint, area_log, log } = Metadata::of(&mut world);
+        world.power_cut_at(Moment::NOW);
+        strike(&mut world, &[checkpoint, area_log, log, before].concat());
+        let (report, returned) = repaired(&mut world, "all");
+        println!("{report:?}, {returned:?}");
+        assert_eq!((report.pages_known, report.pages_lost), (0, 0), "{report:?}");
+        assert!(returned.as_durable > 50, "{returned:?}");
+        expect_in_use(&mut world);
+    }
+}
+
+#[test]
+fn an_anchor_or_a_leaf_that_is_lost_is_refused_and_rebuilt() {
+    for (seed, profile) in (5..).zip(devices()) {
+        for part in ["anchor", "leaves"] {
+            let mut world = in_use(profile.clone(), seed, 90);
+            stop(&mut world);
+            let (anchor, leaves) = area_of(&world);
+            let struck = if part == "anchor" { vec![anchor] } else { leaves };
+            assert!(!struck.is_empty());
+            struck.into_iter().for_each(|ppa| world.device().corrupt(ppa).unwrap());
+            let refusal = world.twin().open(Access::ReadWrite).unwrap_err().to_string();
+            assert!(refusal.contains("openftl check --repair"), "{refusal}");
+            let (report, returned) = repaired(&mut world, part);
+            assert!(report.pages_lost == 0 && returned.as_durable > 40, "{part}: {report:?}, {returned:?}");
+            expect_in_use(&mut world);
+        }
+    }
+}
+
+/// A store with 40 pages, of which the middle 20 were deleted, whose anchor is lost.
+fn with_deletions(seed: u64, is_log_lost: bool) -> PageWorld {
+    let [plain, _] = devices();
+    let mut world = new_store(plain, seed);
+    world.stage(0, 0, 40, 3, false);
+    world.commit(0, true);
+    world.settle();
+    world.stage(0, 10, 20, 3, true);
+    world.commit(0, true);
+    world.settle();
+    assert_eq!(world.ftl().list(0, 100).len(), 20);
+    let log = Metadata::of(&mut world).log;
+    stop(&mut world);
+    let (anchor, _) = area_of(&world);
+    world.device().corrupt(anchor).unwrap();
+    if is_log_lost {
+        strike(&mut world, &log);
+    }
+    world
+}
+
+#[test]
+fn a_page_that_was_deleted_may_be_back_and_the_report_says_so() {
+    let mut world = with_deletions(7, true);
+    let (report, returned) = repaired(&mut world, "deleted");
+    assert_eq!((report.pages_rebuilt, report.pages_returned), (40, 20), "{report:?}");
+    assert_eq!(returned.deleted, 20);
+    expect_in_use(&mut world);
+}
+
+/// As long as the log says it, what was deleted stays so.
+#[test]
+fn a_page_whose_deletion_is_in_the_log_does_not_come_back() {
+    let mut world = with_deletions(8, false);
+    let (report, returned) = repaired(&mut world, "deleted");
+    assert_eq!((report.pages_known, report.pages_returned, returned.deleted), (20, 0, 0), "{report:?}");
+    assert_eq!(world.ftl().list(0, 100).len(), 20);
+}
+
+#[test]
+fn a_sound_store_has_nothing_to_rebuild() {
+    for (seed, profile) in (9..).zip(devices()) {
+        let mut world = in_use(profile, seed, 60);
+        world.power_cut_at(Moment::NOW);
+        world.open(Access::Repair).unwrap();
+        assert_eq!(world.ftl().block().recovery_report().repair, None);
+        world.judge().unwrap();
+        expect_in_use(&mut world);
+    }
+}
+
+#[test]
+fn a_repair_may_be_cut_anywhere_and_is_begun_again() {
+    let (mut cuts, mut refused) = (0, 0);
+    for (seed, profile) in (11..).zip(devices()) {
+        for part in ["checkpoint", "anchor"] {
+            let mut world = in_use(profile.clone(), seed, 60);
+            let checkpoint = Metadata::of(&mut world).checkpoint;
+            if part == "checkpoint" {
+                world.power_cut_at(Moment::NOW);
+                strike(&mut world, &checkpoint);
+            } else {
+                stop(&mut world);
+                let (anchor, _) = area_of(&world);
+                world.device().corrupt(anchor).unwrap();
+            }
+            for events in (1..).step_by(11) {
+                let mut twin = world.twin();
+                let wire = twin.wire.clone();
+                if !wire.cut_after(events, || twin.open(Access::Repair).unwrap()) {
+                    break;
+                }
+                twin.power_cut_at(Moment { torn: events % 2 == 0, ..Moment::NOW });
+                cuts += 1;
+                // It may have come to its end.
+                if let Err(error) = twin.twin().open(Access::ReadWrite) {
+                    assert!(error.is_repairable(), "cut after {events}: {error}");
+                    refused += u64::from(matches!(error, OpenError::IndexLost(text) if text.contains("cut off")));
+                }
+                twin.open(Access::Repair).unwrap_or_else(|error| panic!("{part}, cut after {events}: {error}"));
+                twin.adopt_repaired().unwrap_or_else(|error| panic!("{part}, cut after {events}: {error}"));
+                twin.check();
+                if events % 5 == 0 {
+                    expect_in_use(&mut twin);
+                }
+            }
+        }
+    }
+    println!("{cuts} cuts of repairs, after {refused} of which the drive is refused because of that");
+    assert!(cuts > 40 && refused > 10, "{cuts} cuts, {refused} refused");
+}

@@ -1,0 +1,143 @@
+//! Repair: the index of pages is rebuilt from their headers, and the directory from the keys behind values.
+
+use crate::crash_points::{config, devices, narrow};
+use crate::world::{ValueWorld, key};
+use openftl_core::{ChunkId, Clock, Ppa};
+use openftl_media::{Media, Profile};
+use openftl_parts::flash::chunks::Chunks;
+use openftl_parts::{Access, Config, RepairReport};
+use openftl_sim::played::Played;
+use openftl_sim::step::Moment;
+use openftl_values::{Condition, Ftl};
+use std::collections::BTreeSet;
+
+/// A drive with values of all sizes, lists, deletions and merges, all of it durable.
+fn in_use(profile: Profile, seed: u64, rounds: u64) -> ValueWorld {
+    let config = Config { host_frames: 400, ..config() };
+    let mut world = ValueWorld::new(profile, config, narrow(), 32, seed);
+    for round in 0..rounds {
+        let bytes = [0, 10, 300, 2000, 5000][round as usize % 5];
+        for more in 0..3 {
+            world.store(key(round * (7 + seed) + more * 13), bytes + more as usize, Condition::Always, false);
+        }
+        world.delete(key(round * 11), false);
+    }
+    // A flush is of what has ended before it.
+    world.settle();
+    world.flush();
+    world.settle();
+    world
+}
+
+fn area_log_and_checkpoint(world: &mut ValueWorld) -> Vec<ChunkId> {
+    let superblock = world.ftl().block().superblock().clone();
+    let extents = superblock.checkpoint.extents().map(|extent| ChunkId(extent.chunk));
+    let log = superblock.log_chunks.iter().flatten().map(|chunk| ChunkId(*chunk));
+    let chunks: BTreeSet<ChunkId> = extents.chain(log).collect();
+    chunks.into_iter().collect()
+}
+
+/// Turns a bit in every block of these chunks.
+fn strike(world: &mut ValueWorld, chunks: &[ChunkId]) {
+    let now = world.clock.now();
+    let mut device = world.device();
+    let geometry = *device.geometry();
+    let found = Chunks::report(&mut *device, now).unwrap();
+    for chunk in chunks {
+        let written = found.get(*chunk).expect("there is such a chunk").write_pointer;
+        (0..written).for_each(|block| device.corrupt(geometry.format().ppa(*chunk, block)).unwrap());
+    }
+}
+
+fn anchor_of(world: &ValueWorld) -> Ppa {
+    let mut twin = world.twin();
+    twin.open(Access::Inspect).unwrap();
+    twin.ftl().block().place_on_media(0).expect("a store has an anchor")
+}
+
+/// It cannot be opened as it is, and is repaired. Gives the report, and how many keys that were deleted are back.
+fn repaired(world: &mut ValueWorld) -> (RepairReport, usize) {
+    let refusal = world.open(Access::ReadWrite).expect_err("it cannot be opened as it is");
+    assert!(refusal.is_repairable(), "{refusal}");
+    world.power_cut_at(Moment::NOW);
+    world.open(Access::Repair).unwrap_or_else(|error| panic!("{error}"));
+    let report = world.ftl().block().recovery_report().repair.clone().expect("something was rebuilt");
+    let back = world.adopt_repaired().unwrap_or_else(|error| panic!("{error}: {report:?}"));
+    world.check();
+    (report, back)
+}
+
+fn expect_in_use(world: &mut ValueWorld) {
+    for number in 0..40 {
+        world.store(key(number * 3), number as usize * 100, Condition::Always, number % 9 == 0);
+        world.delete(key(number * 5), false);
+    }
+    world.flush();
+    world.settle();
+    world.power_cut_at(Moment::NOW);
+    world.recover().unwrap();
+    world.clean_restart();
+    world.verify_all();
+}
+
+#[test]
+fn keys_and_their_directory_are_rebuilt_when_the_checkpoint_and_the_log_of_the_area_are_lost() {
+    for (seed, profile) in (1..).zip(devices()) {
+        let mut world = in_use(profile, seed, 60);
+        let chunks = area_log_and_checkpoint(&mut world);
+        world.power_cut_at(Moment::NOW);
+        strike(&mut world, &chunks);
+        let (report, back) = repaired(&mut world);
+        println!("{report:?}, {back} back");
+        let index = report.index.expect("the index was rebuilt");
+        assert!(index.pages_lost == 0 && index.keys.is_some_and(|keys| keys > 20), "{index:?}");
+        expect_in_use(&mut world);
+    }
+}
+
+#[test]
+fn keys_and_their_directory_are_rebuilt_when_anchor_and_log_are_lost() {
+    for (seed, profile) in (3..).zip(devices()) {
+        let mut world = in_use(profile, seed, 60);
+        let log = world.ftl().store().log_chunks();
+        world.close().unwrap();
+        let anchor = anchor_of(&world);
+        world.device().corrupt(anchor).unwrap();
+        strike(&mut world, &log);
+        let (report, back) = repaired(&mut world);
+        println!("{report:?}, {back} back");
+        assert!(report.index.is_some_and(|index| index.pages_rebuilt > 50), "{report:?}");
+        expect_in_use(&mut world);
+    }
+}
+
+#[test]
+fn a_repair_of_keys_may_be_cut_anywhere_and_is_begun_again() {
+    let mut cuts = 0;
+    for (seed, profile) in (5..).zip(devices()) {
+        let mut world = in_use(profile, seed, 30);
+        world.close().unwrap();
+        let anchor = anchor_of(&world);
+        world.device().corrupt(anchor).unwrap();
+        for events in (1..).step_by(17) {
+            let mut twin = world.twin();
+            let wire = twin.wire.clone();
+            if !wire.cut_after(events, || twin.open(Access::Repair).unwrap()) {
+                break;
+            }
+            twin.power_cut_at(Moment { torn: events % 2 == 0, ..Moment::NOW });
+            cuts += 1;
+            if let Err(error) = twin.twin().open(Access::ReadWrite) {
+                assert!(error.is_repairable(), "cut after {events}: {error}");
+            }
+            twin.open(Access::Repair).unwrap_or_else(|error| panic!("cut after {events}: {error}"));
+            twin.adopt_repaired().unwrap_or_else(|error| panic!("cut after {events}: {error}"));
+            twin.check();
+            if events % 4 == 0 {
+                expect_in_use(&mut twin);
+            }
+        }
+    }
+    println!("{cuts} cuts of repairs");
+    assert!(cuts > 20, "{cuts}");
+}
