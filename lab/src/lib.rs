@@ -18,6 +18,7 @@
 //! | [`outcome`] | what one phase of a run measured |
 //! | [`trial`] | a drive under a load: filled, warmed up, measured, read back |
 //! | [`alfs_trial`] | ALFS under a load of files |
+//! | [`page_trial`] | a store of pages under batches |
 //! | [`steady`] | brings a drive into its steady state |
 //! | [`map_caches`] | a model of maps that are loaded before they are changed |
 //! | [`theory`] | write amplification as the literature computes it |
@@ -42,6 +43,8 @@ pub mod loads;
 pub mod map_caches;
 pub mod order_table;
 pub mod outcome;
+pub mod page_trace;
+pub mod page_trial;
 pub mod picture;
 pub mod steady;
 pub mod theory;

@@ -17,10 +17,12 @@
 //! | [`demand_mapping`] | how fast a drive is that has memory for a part of its map |
 //! | [`zns`] | what zones save against a page FTL, and what flushes and wide zones cost |
 //! | [`amf`] | what ALFS saves on segments, against ext4 and F2FS on a page FTL |
+//! | [`ox_eleos`] | what batches of pages save SQLite, and page stores that would clean by themselves |
 //! | [`waf_theory`] | write amplification of each victim policy, beside theory |
 //!
 //! How a claim is judged is in [`claim`], what several seeds say together in [`report`]. What experiments and others show is in
-//! [`table`](mod@table), [`plot`], [`bars`] and [`grid`] (pictures), and [`page`] (all of it in one HTML file).
+//! [`table`](mod@table), [`plot`], [`bars`] and [`grid`] (pictures), and [`page`] (all of it in one HTML file); what
+//! was recorded elsewhere and is replayed is in [`recorded`].
 //!
 //! Those that need sockets and a real clock are in `lab/real-time/`.
 //!
@@ -37,9 +39,11 @@ pub mod flash_alloc;
 pub mod full_drive;
 pub mod gc_locality;
 pub mod grid;
+pub mod ox_eleos;
 pub mod ox_recovery;
 pub mod page;
 pub mod plot;
+pub mod recorded;
 pub mod recovery_scale;
 pub mod report;
 pub mod table;
@@ -56,13 +60,15 @@ pub use table::{Cell, Column, Table};
 
 use crate::alfs_trial::AlfsError;
 use crate::file_trace::BadRecording;
+use crate::page_trace::BadPageTrace;
+use crate::page_trial::PageTrialError;
 use crate::{LoadError, RunError, TrialError};
 use openftl_core::Nanos;
 use openftl_media::{DeviceError, ProfileError, StoreError};
 use openftl_parts::{OpenError, PlanError};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: [Experiment; 8] = [
+pub const ALL: [Experiment; 9] = [
     ox_recovery::EXPERIMENT,
     recovery_scale::EXPERIMENT,
     flash_alloc::EXPERIMENT,
@@ -70,6 +76,7 @@ pub const ALL: [Experiment; 8] = [
     demand_mapping::EXPERIMENT,
     zns::EXPERIMENT,
     amf::EXPERIMENT,
+    ox_eleos::EXPERIMENT,
     waf_theory::EXPERIMENT,
 ];
 
@@ -153,6 +160,12 @@ pub enum ExperimentError {
     /// A recording cannot be replayed.
     #[error(transparent)]
     Recording(#[from] BadRecording),
+    /// A recording of batches cannot be replayed.
+    #[error(transparent)]
+    Batches(#[from] BadPageTrace),
+    /// A store of pages.
+    #[error(transparent)]
+    Pages(#[from] PageTrialError),
     /// Who served the drive, or used it.
     #[error("{0}")]
     Host(String),
