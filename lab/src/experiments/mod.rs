@@ -18,6 +18,7 @@
 //! | [`zns`] | what zones save against a page FTL, and what flushes and wide zones cost |
 //! | [`amf`] | what ALFS saves on segments, against ext4 and F2FS on a page FTL |
 //! | [`ox_eleos`] | what batches of pages save SQLite, and page stores that would clean by themselves |
+//! | [`ycsb`] | the mixes of YCSB on a key-value drive, beside slots on a block FTL |
 //! | [`waf_theory`] | write amplification of each victim policy, beside theory |
 //!
 //! How a claim is judged is in [`claim`], what several seeds say together in [`report`]. What experiments and others show is in
@@ -48,6 +49,7 @@ pub mod recovery_scale;
 pub mod report;
 pub mod table;
 pub mod waf_theory;
+pub mod ycsb;
 pub mod zns;
 
 pub use bars::{Bar, Bars};
@@ -62,13 +64,14 @@ use crate::alfs_trial::AlfsError;
 use crate::file_trace::BadRecording;
 use crate::page_trace::BadPageTrace;
 use crate::page_trial::PageTrialError;
+use crate::value_trial::ValueTrialError;
 use crate::{LoadError, RunError, TrialError};
 use openftl_core::Nanos;
 use openftl_media::{DeviceError, ProfileError, StoreError};
 use openftl_parts::{OpenError, PlanError};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: [Experiment; 9] = [
+pub const ALL: [Experiment; 10] = [
     ox_recovery::EXPERIMENT,
     recovery_scale::EXPERIMENT,
     flash_alloc::EXPERIMENT,
@@ -77,6 +80,7 @@ pub const ALL: [Experiment; 9] = [
     zns::EXPERIMENT,
     amf::EXPERIMENT,
     ox_eleos::EXPERIMENT,
+    ycsb::EXPERIMENT,
     waf_theory::EXPERIMENT,
 ];
 
@@ -166,6 +170,9 @@ pub enum ExperimentError {
     /// A store of pages.
     #[error(transparent)]
     Pages(#[from] PageTrialError),
+    /// A key-value drive.
+    #[error(transparent)]
+    Values(#[from] ValueTrialError),
     /// Who served the drive, or used it.
     #[error("{0}")]
     Host(String),

@@ -139,8 +139,8 @@ const QUICK: Scale = Scale {
     batch_capacity: ByteSize(96 << 20),
     batch_bytes: 1 << 20,
     batch_puts: 1.0,
-    collected: ByteSize(96 << 20),
-    collected_puts: 3.0,
+    collected: ByteSize(64 << 20),
+    collected_puts: 8.0,
 };
 
 /// What was measured.

@@ -291,9 +291,12 @@ impl<'a> HostLog<'a> {
     /// Reads a page that is in a segment.
     pub fn read(&mut self, lpid: u64) -> Result<Vec<u8>, ExperimentError> {
         let place = *self.places.get(&lpid).ok_or_else(|| of_drive(format_args!("page {lpid} is not there")))?;
-        let mut image = vec![0; self.buffer_bytes];
-        self.read_blocks(self.first_block(place.segment), &[place.blocks()], &mut image)?;
-        Ok(checked(lpid, place, &image)?.to_vec())
+        let (first, end) = place.blocks();
+        let mut image = vec![0; (end - first) as usize * BLOCK_BYTES];
+        let from = self.first_block(place.segment) + u64::from(first);
+        self.read_blocks(from, &[(0, end - first)], &mut image)?;
+        let inside = Place { offset: place.offset - first * BLOCK_BYTES as u32, ..place };
+        Ok(checked(lpid, inside, &image)?.to_vec())
     }
 
     fn submit(&mut self, request: Request<'_>) -> Result<(), ExperimentError> {
@@ -351,7 +354,7 @@ impl<'a> HostLog<'a> {
         self.drain(0)
     }
 
-    /// Reads runs of blocks of a segment to where they are in its image.
+    /// Reads runs of blocks, counted from `segment` on, to where they are in an image of it.
     fn read_blocks(&mut self, segment: u64, runs: &[(u32, u32)], image: &mut [u8]) -> Result<(), ExperimentError> {
         for &(first, end) in runs {
             let blocks = (end - first) as usize;
