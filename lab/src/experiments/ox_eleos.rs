@@ -125,10 +125,10 @@ const FULL: Scale = Scale {
     capacity: ByteSize(512 << 20),
     ballast: ByteSize(384 << 20),
     nands: &[COSMOS, GRANBY],
-    batch_capacity: ByteSize(1 << 30),
+    batch_capacity: ByteSize(512 << 20),
     batch_bytes: 8 << 20,
     batch_puts: 2.0,
-    collected: ByteSize(512 << 20),
+    collected: ByteSize(256 << 20),
     collected_puts: 6.0,
 };
 

@@ -65,8 +65,8 @@ struct Measured {
     /// Of values that were stored.
     stored_bytes: u64,
     nand_bytes: u64,
-    /// Blocks that were read for a read.
-    blocks_per_read: f64,
+    /// Blocks that were read, for a request of any kind.
+    blocks_read: f64,
     /// Pages that were read for a Retrieve; of slots there are none.
     reads_per_retrieve: f64,
     /// Memory for where values are, for each key: of the drive, or of the host.
@@ -159,7 +159,7 @@ fn on_values(scale: &Scale, name: &'static str, mix: KeyMix, seed: u64) -> Resul
         span,
         stored_bytes: statistics.bytes_stored,
         nand_bytes: trial.nand_bytes(),
-        blocks_per_read: per(read_blocks, statistics.retrieves),
+        blocks_read: per(read_blocks, count),
         reads_per_retrieve: per(statistics.retrieve_reads, statistics.retrieves),
         index_bytes: trial.drive.index_bytes() as f64 / keys as f64,
         keys,
@@ -186,7 +186,7 @@ fn on_slots(scale: &Scale, name: &'static str, mix: KeyMix, keys: u64, seed: u64
         span,
         stored_bytes: slots.stored_bytes,
         nand_bytes: statistics.nand_blocks_written() * BLOCK_BYTES as u64,
-        blocks_per_read: 1.0,
+        blocks_read: statistics.host_blocks_read as f64 / count as f64,
         reads_per_retrieve: 0.0,
         index_bytes: slots.index_bytes() as f64 / keys as f64,
         keys,
@@ -231,7 +231,7 @@ fn table(all: &[Measured]) -> Table {
         ("writes p50", "µs"),
         ("writes p99", "µs"),
         ("WAF", ""),
-        ("blocks", "a read"),
+        ("blocks read", "a request"),
         ("pages", "a Retrieve"),
         ("index", "bytes/key"),
     ];
@@ -255,7 +255,7 @@ fn table(all: &[Measured]) -> Table {
         ];
         row.extend(latencies.map(|(histogram, share)| us(histogram, share)));
         row.push(case.waf().map_or_else(none, |waf| Cell::Number(waf, 2)));
-        row.push(Cell::Number(case.blocks_per_read, 2));
+        row.push(Cell::Number(case.blocks_read, 2));
         row.push(if case.is_values { Cell::Number(case.reads_per_retrieve, 3) } else { none() });
         row.push(Cell::Number(case.index_bytes, 1));
         table.row(row);
