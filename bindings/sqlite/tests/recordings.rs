@@ -6,7 +6,6 @@
 
 use crate::embedded::{Connection, Vfs, as_opened, device, format};
 use openftl_drive::page_store::PageStore;
-use openftl_drive::page_store::PageStore;
 use openftl_lab::experiments::recorded::{FOLDER, OF_VFS, TRANSACTIONS, VfsRecording};
 use openftl_lab::order_table;
 use openftl_lab::page_trace::{PageChange, PageRecorder, PageStep, PageTrace};

@@ -9,6 +9,7 @@ use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos, VirtualClock};
 use openftl_media::{EmulatedDevice, Store};
 use openftl_pages::{GRAIN_BYTES, PageFtl, grains_of};
+use openftl_parts::words::Purpose;
 use openftl_parts::{Config, Durability, VictimPolicy, chunks_per_pu};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -20,7 +21,7 @@ const PAGE_BYTES: [u32; 2] = [256, 4000];
 const THETA: f64 = 0.99;
 /// Of the bytes that ELEOS has room for so many are pages.
 const FILL: Share = Share::percent(85);
-/// What the block FTL has beyond its capacity, where the host keeps spare segments by itself: it moves next to nothing.
+/// What the block FTL has beyond its capacity, where the host keeps spare segments by itself.
 const SPARE_BELOW: Share = Share::percent(7);
 /// Of an entry in the directory of a batch.
 const ENTRY_BYTES: u64 = 16;
@@ -37,6 +38,8 @@ pub struct Batches {
     pub read: u64,
     /// On media of pages that cleaning moved, on whichever side.
     pub moved: u64,
+    /// What the block FTL moved below the host.
+    pub moved_below: u64,
     pub nand_bytes: u64,
     pub span: Nanos,
     /// Of all bytes that pages may be put to, those that are taken.
@@ -112,6 +115,7 @@ pub fn by_host(scale: &Scale, flash: Flash, assistant: &mut dyn Assistant) -> Re
     let (cpu, span) = (log.cpu_time() - began, log.clock.now().since(started));
     let counts = log.counts;
     let nand_bytes = log.statistics().nand_blocks_written() * BLOCK_BYTES as u64;
+    let moved_below = log.statistics().programmed[Purpose::Relocation as usize] * BLOCK_BYTES as u64;
     let utilisation = log.live_bytes() as f64 / log.room() as f64;
     for (lpid, (from, bytes)) in known {
         if log.read(lpid)? != noise[from..from + bytes] {
@@ -126,6 +130,7 @@ pub fn by_host(scale: &Scale, flash: Flash, assistant: &mut dyn Assistant) -> Re
         written: counts.written,
         read: counts.read,
         moved: counts.moved,
+        moved_below,
         nand_bytes,
         span,
         utilisation,
@@ -205,6 +210,7 @@ pub fn by_drive(scale: &Scale, flash: Flash, assistant: &mut dyn Assistant) -> R
         written: of_pages.bytes_put + ENTRY_BYTES * of_pages.pages_put,
         read: 0,
         moved: of_pages.moved_bytes,
+        moved_below: 0,
         nand_bytes,
         span,
         utilisation: used as f64 / room as f64,

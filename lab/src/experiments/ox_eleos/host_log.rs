@@ -6,7 +6,7 @@
 //!   cleaned ─▶ moved buffer ────────┘
 //! ```
 //!
-//! A buffer is written when it is full, and flushed. Segments are trimmed when nothing is left in them, so that the drive below moves nothing. The
+//! A buffer is written when it is full, and flushed. Segments are trimmed when nothing is left in them, so that the drive below moves little. The
 //! one with the fewest live bytes is cleaned; of it the blocks with live pages are read. A page has a header as in ELEOS, and its room on media is
 //! the same. The map is in memory of the host, without bound; nothing here is written for its recovery.
 
