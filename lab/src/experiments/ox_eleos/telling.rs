@@ -20,6 +20,8 @@ const COMPRESSED_MAX: f64 = 1.0 / 3.0;
 const COMMITS_MIN: f64 = 2.0;
 /// How far write amplification may be from theory.
 const DEVIATION_MAX: f64 = 0.05;
+/// How far above theory it may be.
+const ABOVE_THEORY_MAX: f64 = 0.02;
 /// How much lower it is to be where cleaning knows what changes often.
 const LOWER_MIN: f64 = 0.15;
 
@@ -304,11 +306,12 @@ fn checks(cases: &Cases) -> Vec<Check> {
 fn checks_of_collection(cases: &Cases) -> Vec<Check> {
     vec![
         Check {
-            claim: "Cleaning pages costs what theory says of the spare bytes.",
-            check: "within 5% of greedy, for pages of 2 KiB that are put uniformly",
-            holds: cases.deviation().abs() <= DEVIATION_MAX,
+            claim: "Cleaning pages costs no more than theory says of the spare bytes.",
+            check: "at most 2% above the theory of greedy, for pages of 2 KiB that are put uniformly",
+            holds: cases.deviation() <= ABOVE_THEORY_MAX,
             measured: format!("{:+.1}%", cases.deviation() * 100.0),
-            why: "Victims are chosen by live bytes, and pages are alike.",
+            why: "Victims are chosen by live bytes, and pages are alike. Theory has no chunks that are open or kept for what moves; while they \
+                  are empty they are spare, too.",
         },
         Check {
             claim: "Knowing what changes often saves flash where few pages are popular.",
