@@ -51,7 +51,7 @@ struct Scale {
 }
 
 const FULL: Scale =
-    Scale { capacity: ByteSize(512 << 20), blocks_per_chunk: 256, fill: Share::percent(80), requests: 0.5 };
+    Scale { capacity: ByteSize(256 << 20), blocks_per_chunk: 256, fill: Share::percent(80), requests: 0.5 };
 const QUICK: Scale =
     Scale { capacity: ByteSize(128 << 20), blocks_per_chunk: 256, fill: Share::percent(20), requests: 0.5 };
 
