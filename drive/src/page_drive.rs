@@ -174,8 +174,8 @@ impl PageDrive {
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn in_memory(&self, seed: u64) -> Result<PageStore<EmulatedDevice>, Failure> {
-        self.in_memory_as(seed, ()).map(|(drive, clock)| PageStore::new(drive, clock))
+    pub fn in_memory(&self, seed: u64) -> Result<(PageFtl<EmulatedDevice>, PaceClock), Failure> {
+        self.in_memory_as(seed, ())
     }
 
     /// Makes a drive of this kind in memory, in virtual time.

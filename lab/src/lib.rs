@@ -13,11 +13,14 @@
 //! | [`trace`] | what real hosts were recorded to do |
 //! | [`file_load`] | what programs do to files |
 //! | [`file_trace`] | what a file system of Linux was recorded to write for that |
+//! | [`page_trace`] | what a program was recorded to commit to a store of pages |
 //! | [`zipf`] | a distribution in which few are popular |
 //! | [`driver`] | keeps a drive busy at a queue depth and checks every block that comes back |
 //! | [`outcome`] | what one phase of a run measured |
 //! | [`trial`] | a drive under a load: filled, warmed up, measured, read back |
 //! | [`alfs_trial`] | ALFS under a load of files |
+//! | [`page_trial`] | a store of pages under batches |
+//! | [`value_trial`] | a key-value drive under a mix of requests |
 //! | [`steady`] | brings a drive into its steady state |
 //! | [`map_caches`] | a model of maps that are loaded before they are changed |
 //! | [`theory`] | write amplification as the literature computes it |
@@ -42,11 +45,14 @@ pub mod loads;
 pub mod map_caches;
 pub mod order_table;
 pub mod outcome;
+pub mod page_trace;
+pub mod page_trial;
 pub mod picture;
 pub mod steady;
 pub mod theory;
 pub mod trace;
 pub mod trial;
+pub mod value_trial;
 pub mod workload;
 pub mod zipf;
 

@@ -1,7 +1,5 @@
 //! A table of orders with an index, and small transactions on it: what SQLite is measured with, on whatever it stands.
 
-use std::fmt::Write;
-
 /// Rows before the first transaction.
 pub const ROWS: u64 = 20_000;
 
@@ -15,18 +13,28 @@ pub fn rows() -> String {
     )
 }
 
-/// The SQL of so many transactions: each changes a row and its place in the index, and adds a row.
+/// The SQL of transaction `at`: it changes a row and its place in the index, and adds a row.
+#[must_use]
+pub fn transaction(at: u64) -> String {
+    let row = at * 7919 % ROWS + 1;
+    let [changed, added] = notes(at);
+    format!(
+        "BEGIN; UPDATE t SET k=k+1, note='{changed}' WHERE id={row}; INSERT INTO t(k, note) VALUES({row}*31%20011, '{added}'); COMMIT;"
+    )
+}
+
+/// The SQL of so many transactions, one a line.
 #[must_use]
 pub fn transactions(count: u64) -> String {
-    let mut text = String::new();
-    for at in 0..count {
-        let row = at * 7919 % ROWS + 1;
-        writeln!(
-            text,
-            "BEGIN; UPDATE t SET k=k+1, note='changed in {at}' WHERE id={row}; \
-             INSERT INTO t(k, note) VALUES({row}*31%20011, 'added in transaction {at}'); COMMIT;"
-        )
-        .expect("a string takes all");
-    }
-    text
+    (0..count).map(|at| transaction(at) + "\n").collect()
+}
+
+/// Bytes of the columns that transaction `at` writes: texts, and 8 for each of three numbers.
+#[must_use]
+pub fn changed_bytes(at: u64) -> u64 {
+    notes(at).iter().map(|note| note.len() as u64).sum::<u64>() + 3 * 8
+}
+
+fn notes(at: u64) -> [String; 2] {
+    [format!("changed in {at}"), format!("added in transaction {at}")]
 }

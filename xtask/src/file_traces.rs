@@ -1,4 +1,4 @@
-//! `cargo xtask file-traces`: records what ext4 and F2FS of Linux write for loads of files, for the experiment `amf`.
+//! `cargo xtask file-traces`: records what ext4 and F2FS of Linux write for loads of files and for SQLite, for the experiments `amf` and `ox-eleos`.
 //!
 //! ```text
 //!   guest:  load of files ─▶ file system ─▶ dm-log-writes ─▶ disk, a file here
@@ -16,13 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// Programs that the guest runs, and the Debian packages that hold them.
-const PROGRAMS: [(&str, &str); 3] = [("mkfs.f2fs", "f2fs-tools"), ("mkfs.ext4", "e2fsprogs"), ("dmsetup", "dmsetup")];
+const PROGRAMS: [(&str, &str); 4] =
+    [("mkfs.f2fs", "f2fs-tools"), ("mkfs.ext4", "e2fsprogs"), ("dmsetup", "dmsetup"), ("sqlite3", "sqlite3")];
 
 /// Bytes that a log of writes may have. It is sparse.
 const LOG_BYTES: u64 = 16 << 30;
 
-/// Records everything anew.
-pub fn run() -> ExitCode {
+/// Records anew what is named, or everything.
+pub fn run(names: &[&str]) -> ExitCode {
     let mut steps = Steps::new("file-traces");
     let mut kernel = PathBuf::new();
     let mut program = PathBuf::new();
@@ -46,8 +47,14 @@ pub fn run() -> ExitCode {
             }))
         });
     if is_ready {
-        for line in recordings.lines() {
-            let name = line.split(' ').next().unwrap_or_default();
+        let all: Vec<(&str, &str)> =
+            recordings.lines().map(|line| (line.split(' ').next().unwrap_or(line), line)).collect();
+        for name in names.iter().filter(|name| all.iter().all(|(known, _)| known != *name)) {
+            let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
+            let text = format!("there is no such recording; there are {}", known.join(", "));
+            steps.run(name, || Outcome::Failed(text));
+        }
+        for (name, line) in all.iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
             steps.run(name, || Outcome::of(record(line, &kernel, &program)));
         }
     }

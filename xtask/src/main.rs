@@ -60,8 +60,9 @@ cargo xtask: what a contributor does
   cargo xtask fuzz TARGET --input FILE runs one input once, such as one that failed
   cargo xtask linux                    builds a Linux kernel that runs as a process, from Debian's linux-source; tests with
                                        Linux as the NVMe host boot it, or the one that OPENFTL_LINUX_UML names
-  cargo xtask file-traces              records in that kernel what ext4 and F2FS write for loads of files: the recordings that
-                                       `openftl reproduce amf` replays (root, about six minutes)
+  cargo xtask file-traces [NAME...]    records in that kernel what ext4 and F2FS write for loads of files and for SQLite: the
+                                       recordings that `openftl reproduce` amf and ox-eleos replay, or those that are named (root,
+                                       about six minutes)
   cargo xtask rocksdb [--debian]       builds RocksDB in the folder rocksdb where cargo builds, and the plugin for table drives;
                                        with --debian the packages of Debian are used, and db_stress and the plugin are
                                        built for them: for tests, not for figures. Ends with the lines that put RocksDB
@@ -94,7 +95,7 @@ fn main() -> ExitCode {
         }
         Some((&"check", rest)) => no_arguments("check", rest).map(|()| check::run()),
         Some((&"linux", rest)) => no_arguments("linux", rest).map(|()| linux::run()),
-        Some((&"file-traces", rest)) => no_arguments("file-traces", rest).map(|()| file_traces::run()),
+        Some((&"file-traces", rest)) => Ok(file_traces::run(rest)),
         Some((&"package", rest)) => package::Options::parse(rest).map(package::run),
         Some((&"rocksdb", rest)) => rocksdb::Options::parse(rest).map(rocksdb::run),
         Some((&"sqlite", rest)) => no_arguments("sqlite", rest).map(|()| sqlite::command()),

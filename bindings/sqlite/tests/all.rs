@@ -12,5 +12,6 @@ mod logs;
 mod power;
 mod processes;
 mod random;
+mod recordings;
 mod refused;
 mod world;

@@ -8,8 +8,11 @@
 //!
 //! The controller is one thread; its CPU time is read where it runs. The medium takes no time, so what is measured is what
 //! the software costs. Each kind of copying has a drive of its own, and they take turns, so that other work on the machine
-//! hits all of them alike.
+//! hits all of them alike. A store of pages takes its turn beside them, with batches of 8 MiB (`batches`).
 
+mod batches;
+
+use self::batches::PageController;
 use crate::bounced::Bounced;
 use openftl_blocks::BlockFtl;
 use openftl_core::units::{ByteSize, Share};
@@ -59,6 +62,9 @@ const COMMANDS: u64 = BUFFER_BYTES / COMMAND_BYTES;
 
 /// Frames for two buffers of each of the most writers.
 const HOST_FRAMES: u32 = (16 * BUFFER_BYTES / BLOCK_BYTES as u64) as u32;
+
+/// How the store of pages is called beside block drives.
+const OF_BATCHES: &str = "ELEOS, batches";
 
 /// What of a long write may be copied all the same: what comes with its header, and what is left at its end.
 const ENDS_SHARE_MAX: f64 = 0.05;
@@ -166,6 +172,9 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Run, Experimen
     for controller in &mut controllers {
         controller.turn(1, scale.capacity, options.seed)?;
     }
+    let mut pages = PageController::new(scale.capacity, options.seed)?;
+    pages.turn(1, scale.capacity, options.seed)?;
+    let mut batches = vec![Vec::new(); scale.writers.len()];
     // By copies, then by writers: one turn a round.
     let mut turns = vec![vec![Vec::new(); scale.writers.len()]; controllers.len()];
     for _ in 0..scale.rounds {
@@ -175,6 +184,7 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Run, Experimen
             for (row, controller) in controllers.iter_mut().enumerate() {
                 turns[row][column].push(controller.turn(writers, scale.turn_bytes, options.seed)?);
             }
+            batches[column].push(pages.turn(writers, scale.turn_bytes, options.seed)?);
         }
     }
     let shipped = &mut controllers[0];
@@ -191,7 +201,8 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Run, Experimen
         turns[turns.len() / 2]
     };
     let turns: Vec<Vec<Turn>> = turns.iter().map(|columns| columns.iter().map(median).collect()).collect();
-    Ok(told(&scale, &turns, &counted))
+    let batches: Vec<Turn> = batches.iter().map(median).collect();
+    Ok(told(&scale, &turns, &batches, &counted))
 }
 
 impl Controller {
@@ -397,7 +408,7 @@ fn blocks(offset: u64, bytes: u64) -> Blocks {
     Blocks { namespace: 1, first: offset / block, count: (bytes / block) as u32 }
 }
 
-fn told(scale: &Scale, turns: &[Vec<Turn>], counted: &[(&'static str, u64, f64)]) -> Run {
+fn told(scale: &Scale, turns: &[Vec<Turn>], batches: &[Turn], counted: &[(&'static str, u64, f64)]) -> Run {
     let mut run = Run::default();
     run.parameter("drive", format_args!("{PROFILE}, {} in memory, instant media", ByteSize(scale.capacity)));
     run.parameter("controller", "one thread: NVMe/TCP on the loopback, block FTL, device");
@@ -421,10 +432,11 @@ fn told(scale: &Scale, turns: &[Vec<Turn>], counted: &[(&'static str, u64, f64)]
             ("copied", "bytes/byte"),
         ],
     );
-    for (copies, turns) in Copies::ALL.iter().zip(turns) {
+    let names = Copies::ALL.map(Copies::name).into_iter().chain([OF_BATCHES]);
+    for (name, turns) in names.zip(turns.iter().map(Vec::as_slice).chain([batches])) {
         for (writers, turn) in scale.writers.iter().zip(turns) {
             table.row(vec![
-                Cell::Text(copies.name().to_owned()),
+                Cell::Text(name.to_owned()),
                 Cell::Count(*writers as u64),
                 Cell::Number(turn.gib_per_second(), 2),
                 Cell::Number(turn.busy() * 100.0, 0),
@@ -441,11 +453,12 @@ fn told(scale: &Scale, turns: &[Vec<Turn>], counted: &[(&'static str, u64, f64)]
     }
     run.tables.push(table);
     let series = |of: &dyn Fn(&Turn) -> f64| {
-        let line = |(copies, turns): (&Copies, &Vec<Turn>)| {
+        let line = |(name, turns): (&str, &[Turn])| {
             let writers = scale.writers.iter().map(|writers| *writers as f64);
-            Series::new(copies.name(), writers.zip(turns.iter().map(of)).collect())
+            Series::new(name, writers.zip(turns.iter().map(of)).collect())
         };
-        Copies::ALL.iter().zip(turns).map(line).collect()
+        let names = Copies::ALL.map(Copies::name).into_iter().chain([OF_BATCHES]);
+        names.zip(turns.iter().map(Vec::as_slice).chain([batches])).map(line).collect()
     };
     run.plots.push(Plot {
         name: "use",
@@ -474,6 +487,8 @@ fn told(scale: &Scale, turns: &[Vec<Turn>], counted: &[(&'static str, u64, f64)]
          the machine.",
         "What garbage collection moves goes through the bounce buffer too, and is counted: more than two bytes a byte where one \
          writer overwrites what several had interleaved.",
+        "ELEOS, batches: the writers commit batches of 8 MiB of pages of 4000 bytes to a store of pages on the same medium. Copies counted are \
+         those between socket and frames; from there the drive copies each page behind its header, which is in its CPU time.",
         "A real clock, sockets and threads: unlike other experiments this one does not repeat itself to the last digit.",
     ];
     run
@@ -549,6 +564,8 @@ mod tests {
         for (row, copies) in told.tables[0].rows.iter().zip([0.0, 0.0, 1.0, 1.0, 2.0, 2.0]) {
             assert!((copied(row) - copies).abs() <= ENDS_SHARE_MAX, "{}", told.tables[0]);
         }
+        // Batches are beside them, each page behind the others.
+        assert!(told.tables[0].rows.len() == 8 && copied(&told.tables[0].rows[7]) <= 1.0, "{}", told.tables[0]);
         // What the clock says depends on the machine; what is counted does not.
         let counts = &told.checks[1];
         assert!(counts.holds, "{counts:?}");

@@ -16,7 +16,7 @@ mod replaying;
 mod telling;
 
 use self::replaying::replayed;
-use super::{Assistant, Experiment, ExperimentError, Options, Paper, Run};
+use super::{Assistant, Experiment, ExperimentError, Options, Paper, Run, recorded};
 use crate::alfs_trial::AlfsTrial;
 use crate::file_load::{FileLoad, FileModel, phases};
 use crate::file_trace::Head;
@@ -281,12 +281,7 @@ fn device(spare: u32, store: Store, seed: u64) -> Result<EmulatedDevice, Experim
 fn case(condition: Condition, seed: u64) -> Result<Case, ExperimentError> {
     let Condition { system, load, fill, spare } = condition;
     if let Some(name) = recordings::of(system, load, fill) {
-        return replayed(
-            condition,
-            &recordings::read(name)?,
-            device(spare, Store::Stamps, seed)?,
-            page_ftl(spare, seed),
-        );
+        return replayed(condition, &recorded::read(name)?, device(spare, Store::Stamps, seed)?, page_ftl(spare, seed));
     }
     let limits = Limits { max_open: OPEN_SEGMENTS, max_active: OPEN_SEGMENTS };
     let segments =

@@ -17,10 +17,13 @@
 //! | [`demand_mapping`] | how fast a drive is that has memory for a part of its map |
 //! | [`zns`] | what zones save against a page FTL, and what flushes and wide zones cost |
 //! | [`amf`] | what ALFS saves on segments, against ext4 and F2FS on a page FTL |
+//! | [`ox_eleos`] | what batches of pages save SQLite, and page stores that would clean by themselves |
+//! | [`ycsb`] | the mixes of YCSB on a key-value drive, beside slots on a block FTL |
 //! | [`waf_theory`] | write amplification of each victim policy, beside theory |
 //!
 //! How a claim is judged is in [`claim`], what several seeds say together in [`report`]. What experiments and others show is in
-//! [`table`](mod@table), [`plot`], [`bars`] and [`grid`] (pictures), and [`page`] (all of it in one HTML file).
+//! [`table`](mod@table), [`plot`], [`bars`] and [`grid`] (pictures), and [`page`] (all of it in one HTML file); what
+//! was recorded elsewhere and is replayed is in [`recorded`].
 //!
 //! Those that need sockets and a real clock are in `lab/real-time/`.
 //!
@@ -37,13 +40,16 @@ pub mod flash_alloc;
 pub mod full_drive;
 pub mod gc_locality;
 pub mod grid;
+pub mod ox_eleos;
 pub mod ox_recovery;
 pub mod page;
 pub mod plot;
+pub mod recorded;
 pub mod recovery_scale;
 pub mod report;
 pub mod table;
 pub mod waf_theory;
+pub mod ycsb;
 pub mod zns;
 
 pub use bars::{Bar, Bars};
@@ -56,13 +62,16 @@ pub use table::{Cell, Column, Table};
 
 use crate::alfs_trial::AlfsError;
 use crate::file_trace::BadRecording;
+use crate::page_trace::BadPageTrace;
+use crate::page_trial::PageTrialError;
+use crate::value_trial::ValueTrialError;
 use crate::{LoadError, RunError, TrialError};
 use openftl_core::Nanos;
 use openftl_media::{DeviceError, ProfileError, StoreError};
 use openftl_parts::{OpenError, PlanError};
 
 /// Every experiment, in the order in which they are listed.
-pub const ALL: [Experiment; 8] = [
+pub const ALL: [Experiment; 10] = [
     ox_recovery::EXPERIMENT,
     recovery_scale::EXPERIMENT,
     flash_alloc::EXPERIMENT,
@@ -70,6 +79,8 @@ pub const ALL: [Experiment; 8] = [
     demand_mapping::EXPERIMENT,
     zns::EXPERIMENT,
     amf::EXPERIMENT,
+    ox_eleos::EXPERIMENT,
+    ycsb::EXPERIMENT,
     waf_theory::EXPERIMENT,
 ];
 
@@ -153,6 +164,15 @@ pub enum ExperimentError {
     /// A recording cannot be replayed.
     #[error(transparent)]
     Recording(#[from] BadRecording),
+    /// A recording of batches cannot be replayed.
+    #[error(transparent)]
+    Batches(#[from] BadPageTrace),
+    /// A store of pages.
+    #[error(transparent)]
+    Pages(#[from] PageTrialError),
+    /// A key-value drive.
+    #[error(transparent)]
+    Values(#[from] ValueTrialError),
     /// Who served the drive, or used it.
     #[error("{0}")]
     Host(String),
@@ -201,7 +221,7 @@ mod tests {
     }
 
     /// What comes of each claim on a small scale, with most of three seeds: not what is so, but whoever changes it should know.
-    const ON_A_SMALL_SCALE: [(&str, &str); 24] = [
+    const ON_A_SMALL_SCALE: [(&str, &str); 25] = [
         ("Without checkpoints, recovery time grows linearly with the log.", "reproduced"),
         ("Without checkpoints, recovery takes close to 100 s at T6.", "not reproduced"),
         ("With checkpoints, recovery does not grow with the time of the failure.", "reproduced"),
@@ -244,6 +264,7 @@ mod tests {
         ("A map of segments takes 4 MB for 512 GB, and 8 MB for 1 TB.", "reproduced"),
         ("The controller needs 128 times less DRAM, and performance grows by 80 %.", "not reproduced"),
         ("A log on a page FTL is managed twice.", "direction only"),
+        ("A drive that takes buffers of pages of any size leaves hosts less to do.", "direction only"),
     ];
 
     #[test]

@@ -1,21 +1,17 @@
 //! `openftl pages bench`: what putting pages at random costs.
 
-use super::{SESSION, failure};
 use crate::cli::pages::PageBench;
 use crate::failure::Failure;
 use crate::report;
 use crate::terminal::say;
-use openftl_core::BLOCK_BYTES;
 use openftl_core::units::ByteSize;
+use openftl_core::{BLOCK_BYTES, Clock};
 use openftl_drive::page_drive::PageDrive;
-use openftl_drive::page_store::PageStore;
+use openftl_lab::page_trial::{PageMix, PageTrial};
 use openftl_lab::theory;
-use openftl_lab::zipf::Zipf;
 use openftl_media::EmulatedDevice;
-use openftl_pages::{BlockingStore, Change, Ftl, HEADER_BYTES, PAGE_BYTES_MAX, PageFtl, Session};
+use openftl_pages::{Ftl, HEADER_BYTES, PageFtl};
 use openftl_parts::Durability;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -70,64 +66,13 @@ struct Measured {
     bytes_per_second: f64,
 }
 
-/// The host: pages of which each has drawn bytes.
-struct Host {
-    store: PageStore<EmulatedDevice>,
-    session: Session,
-    wsn: u64,
-    chance: Xoshiro256PlusPlus,
-    noise: Vec<u8>,
-    sizes: (u64, u64),
-    /// Which page is put next: a rank, and the page of each.
-    popularity: Zipf,
-    by_rank: Vec<u64>,
-    batch: u64,
+/// Commits the batch when it has as many pages as it may.
+fn commit_full<C: Clock>(
+    host: &mut PageTrial<EmulatedDevice, C>,
+    arguments: &PageBench,
     durability: Durability,
-    /// Changes of the batch that is being gathered.
-    staged: u64,
-}
-
-impl Host {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.chance.next_u64() % bound
-    }
-
-    fn put_any(&mut self) -> Result<(), Failure> {
-        let rank = self.popularity.draw(&mut self.chance);
-        self.put(self.by_rank[rank as usize])
-    }
-
-    fn put(&mut self, lpid: u64) -> Result<(), Failure> {
-        let (least, most) = self.sizes;
-        let bytes = (least + self.below(most - least + 1)) as usize;
-        let from = self.below((self.noise.len() - bytes) as u64 + 1) as usize;
-        let change = Change::Put(&[&self.noise[from..from + bytes]]);
-        self.store.stage(self.session, self.wsn + 1, lpid, change, None).map_err(failure)?;
-        self.staged += 1;
-        if self.staged == self.batch { self.commit() } else { Ok(()) }
-    }
-
-    /// Reads pages that are drawn as those that are put. Gives how many blocks the device read for each.
-    fn read_some(&mut self, pages: u64) -> Result<f64, Failure> {
-        let blocks_read =
-            |store: &PageStore<EmulatedDevice>| store.with_drive(|store| store.media_mut().statistics().blocks_read);
-        let (before, reads) = (blocks_read(&self.store), pages.min(READS_MAX));
-        let mut buffer = vec![0; self.sizes.1 as usize];
-        for _ in 0..reads {
-            let rank = self.popularity.draw(&mut self.chance);
-            self.store.read(self.by_rank[rank as usize], 0, &mut buffer).map_err(failure)?;
-        }
-        Ok((blocks_read(&self.store) - before) as f64 / reads as f64)
-    }
-
-    fn commit(&mut self) -> Result<(), Failure> {
-        if self.staged > 0 {
-            self.wsn += 1;
-            self.staged = 0;
-            self.store.commit(self.session, self.wsn, self.durability).map_err(failure)?;
-        }
-        Ok(())
-    }
+) -> Result<(), Failure> {
+    if host.staged() as u64 == arguments.batch { host.commit(durability).map_err(Failure::failed) } else { Ok(()) }
 }
 
 pub fn run(arguments: &PageBench) -> Result<(), Failure> {
@@ -138,51 +83,48 @@ pub fn run(arguments: &PageBench) -> Result<(), Failure> {
     if let Some(victim) = arguments.victim {
         drive.clean_by(victim)?;
     }
-    let store = drive.in_memory(arguments.seed)?;
-    let (session, wsn) = store.open_session(SESSION).map_err(failure)?;
-    let mut chance = Xoshiro256PlusPlus::seed_from_u64(arguments.seed);
-    let mut noise = vec![0; 2 * PAGE_BYTES_MAX as usize];
-    chance.fill_bytes(&mut noise);
+    let (store, clock) = drive.in_memory(arguments.seed)?;
+    let capacity = store.capacity_bytes();
+    let mut host = PageTrial::new(store, clock, arguments.seed).map_err(Failure::failed)?;
+    let length = |bytes: ByteSize| u32::try_from(bytes.0).map_err(Failure::bad_input);
     let (least, most) = (arguments.bytes.0.0, arguments.bytes.1.0);
+    let lengths = [length(arguments.bytes.0)?, length(arguments.bytes.1)?];
     let durability = if arguments.durable { Durability::Durable } else { Durability::Volatile };
-    let sizes = (least, most);
-    let batch = arguments.batch;
     let on_media = |bytes: u64| (bytes + HEADER_BYTES as u64).div_ceil(GRAIN_BYTES) * GRAIN_BYTES;
-    let capacity = store.with_drive(|drive| drive.capacity_bytes());
     // A batch takes room beside what it replaces.
-    let room = arguments.fill.of(capacity).min(capacity.saturating_sub(2 * batch * on_media(most)));
+    let room = arguments.fill.of(capacity).min(capacity.saturating_sub(2 * arguments.batch * on_media(most)));
     let pages = room / on_media(least.midpoint(most)).max(1);
     if pages == 0 {
         return Err(Failure::bad_input("there is no room for a page").fix("ask for a larger store, or smaller batches"));
     }
-    let popularity = Zipf::new(pages, arguments.zipf);
-    let mut by_rank: Vec<u64> = (0..pages).collect();
-    for at in (1..by_rank.len()).rev() {
-        by_rank.swap(at, (chance.next_u64() % (at as u64 + 1)) as usize);
-    }
-    let mut host =
-        Host { store, session, wsn, chance, noise, sizes, popularity, by_rank, batch, durability, staged: 0 };
+    let mix = PageMix::new(pages, lengths, arguments.zipf, &mut host.chance);
     for lpid in 0..pages {
-        host.put(lpid)?;
+        host.put_drawn(&mix, lpid).map_err(Failure::failed)?;
+        commit_full(&mut host, arguments, durability)?;
     }
-    host.commit()?;
-    host.store.sync().map_err(failure)?;
+    host.commit(durability).map_err(Failure::failed)?;
+    host.sync().map_err(Failure::failed)?;
     // What comes before the steady state does not count.
     let puts = (pages as f64 * arguments.store_writes) as u64;
     for _ in 0..puts / 2 {
-        host.put_any()?;
+        host.put_any(&mix).map_err(Failure::failed)?;
+        commit_full(&mut host, arguments, durability)?;
     }
-    host.commit()?;
-    host.store.with_drive(Ftl::reset_statistics);
-    let began = host.store.now();
+    host.commit(durability).map_err(Failure::failed)?;
+    Ftl::reset_statistics(&mut host.drive);
+    let began = host.clock.now();
     for _ in 0..puts - puts / 2 {
-        host.put_any()?;
+        host.put_any(&mix).map_err(Failure::failed)?;
+        commit_full(&mut host, arguments, durability)?;
     }
-    host.commit()?;
-    host.store.sync().map_err(failure)?;
-    let seconds = host.store.now().since(began).0 as f64 / 1e9;
-    let mut measured = host.store.with_drive(|store| measure(arguments, &drive, store, pages, seconds));
-    measured.blocks_read_per_page = host.read_some(pages)?;
+    host.commit(durability).map_err(Failure::failed)?;
+    host.sync().map_err(Failure::failed)?;
+    let seconds = host.clock.now().since(began).0 as f64 / 1e9;
+    let mut measured = measure(arguments, &drive, &host.drive, pages, seconds);
+    let (before, reads) = (host.drive.media_mut().statistics().blocks_read, pages.min(READS_MAX));
+    host.read_any(&mix, reads).map_err(Failure::failed)?;
+    let blocks_read = host.drive.media_mut().statistics().blocks_read - before;
+    measured.blocks_read_per_page = blocks_read as f64 / reads as f64;
     if arguments.json {
         return say(&crate::json(&measured)?);
     }
