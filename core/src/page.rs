@@ -47,6 +47,13 @@ const BATCH: usize = 32;
 /// Pages that [`FreshPages`] keeps of those that are given back.
 const READY_MAX: usize = 256;
 
+#[cfg(target_arch = "x86_64")]
+const CACHE_LINE_BYTES: usize = 64;
+
+/// Lines that [`Page::prefetch`] fetches: four were faster than none, than eight and than all.
+#[cfg(target_arch = "x86_64")]
+const FETCHED_LINES: usize = 4;
+
 type Bytes = [u8; BLOCK_BYTES];
 
 /// What is known of a page.
@@ -251,6 +258,18 @@ impl Page {
     pub fn bytes(&self) -> &[u8; BLOCK_BYTES] {
         // SAFETY: there while a page of it is out, and not written to while it is borrowed: see the module.
         unsafe { self.entry().bytes.as_ref() }
+    }
+
+    /// Has the processor fetch the first of what it contains, for whoever looks at all of it soon. The processor fetches the rest
+    /// by itself, but begins anew in each page, and waits for these lines then.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        for line in self.bytes().chunks_exact(CACHE_LINE_BYTES).take(FETCHED_LINES) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch changes nothing, and every x86-64 has it.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        }
     }
 
     /// What it contains, to be changed. `None` if somebody else holds it.
