@@ -188,14 +188,6 @@ impl Frames {
         }
     }
 
-    /// Has the processor fetch the first of what a byte frame holds, for whoever looks at all of it soon.
-    #[inline]
-    pub fn prefetch(&self, frame: Frame) {
-        if let Some(Some(page)) = self.pages.get(frame.0 as usize) {
-            page.prefetch();
-        }
-    }
-
     /// Where payload for `frame` goes, all of it: what it held is lost.
     #[inline]
     #[must_use]

@@ -25,7 +25,7 @@
 //! - *A `Page` may go to another thread, and is shared with none* (`Send`, not `Sync`). So who finds the count at one knows that no
 //!   other thread changes it, and raises it without an atomic read-modify-write, which would wait for all loads before it.
 //! - *A free entry has one owner*: the list of freed ones (pushed with compare-and-swap, taken whole, so no entry is taken twice and
-//!   none comes back in between), the reserve under its lock, or the [`FreshPages`] that took it.
+//!   none comes back in between), or the reserve under its lock.
 
 use crate::BLOCK_BYTES;
 use crate::memory::Mapping;
@@ -75,6 +75,8 @@ struct Shared {
 }
 
 struct Reserve {
+    /// Free entries that were given back together.
+    ready: Vec<NonNull<Entry>>,
     /// A list of free entries.
     free: *mut Entry,
     mappings: Vec<Cut>,
@@ -125,6 +127,9 @@ impl Reserve {
     /// A free entry.
     #[inline]
     fn take(&mut self, pool: NonNull<Shared>, freed: &AtomicPtr<Entry>) -> NonNull<Entry> {
+        if let Some(entry) = self.ready.pop() {
+            return entry;
+        }
         if self.free.is_null() && !freed.load(Ordering::Relaxed).is_null() {
             self.free = freed.swap(ptr::null_mut(), Ordering::Acquire);
         }
@@ -169,7 +174,7 @@ unsafe impl Sync for PagePool {}
 
 impl Default for PagePool {
     fn default() -> PagePool {
-        let reserve = Reserve { free: ptr::null_mut(), mappings: Vec::new(), unused: 0 };
+        let reserve = Reserve { ready: Vec::new(), free: ptr::null_mut(), mappings: Vec::new(), unused: 0 };
         let shared = Shared {
             owners: AtomicUsize::new(1),
             freed: AtomicPtr::new(ptr::null_mut()),
@@ -212,6 +217,21 @@ impl PagePool {
     pub fn pages(&self) -> usize {
         let reserve = self.shared().reserve.lock().unwrap_or_else(PoisonError::into_inner);
         reserve.mappings.iter().map(|cut| cut.entries.len()).sum()
+    }
+
+    /// None of `pages` is needed any more. Those that somebody else holds go when he lets go of them, and the others without an
+    /// atomic operation for each.
+    pub fn give_back(&self, pages: impl IntoIterator<Item = Page>) {
+        let mut reserve = self.shared().reserve.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = reserve.ready.len();
+        for page in pages {
+            if page.is_own() && page.entry().pool == self.0 {
+                reserve.ready.push(page.entry);
+                std::mem::forget(page);
+            }
+        }
+        // This handle is an owner, too: none of these is the last.
+        self.shared().owners.fetch_sub(reserve.ready.len() - before, Ordering::Release);
     }
 
     /// Appends `count` pages that nobody holds. They contain whatever they did.
@@ -258,6 +278,17 @@ impl Page {
     pub fn bytes(&self) -> &[u8; BLOCK_BYTES] {
         // SAFETY: there while a page of it is out, and not written to while it is borrowed: see the module.
         unsafe { self.entry().bytes.as_ref() }
+    }
+
+    /// Has the processor fetch what is known of the page, for whoever shares it or lets go of it soon.
+    #[inline]
+    pub fn announce(&self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch changes nothing, and every x86-64 has it.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.entry.as_ptr().cast_const().cast()) };
+        }
     }
 
     /// Has the processor fetch the first of what it contains, for whoever looks at all of it soon. The processor fetches the rest
@@ -438,6 +469,22 @@ mod tests {
         assert_ne!(fresh.take().bytes().as_ptr(), place);
         fresh.give_back(held);
         assert_eq!(fresh.take().bytes().as_ptr(), place);
+    }
+
+    #[test]
+    fn of_pages_that_are_given_back_together_those_that_nobody_holds_are_taken_next() {
+        let mut fresh = FreshPages::default();
+        let pages: Vec<Page> = (0..64).map(|index| filled(&mut fresh, index)).collect();
+        let held: Vec<Page> = pages.iter().step_by(2).cloned().collect();
+        let mut stranger = FreshPages::default();
+        let pages_of_both = pages.into_iter().chain([stranger.take()]);
+        fresh.pool().give_back(pages_of_both);
+        let mut taken = Vec::new();
+        fresh.pool().take(32, &mut taken);
+        let mut contents: Vec<u8> = taken.iter().map(|page| page.bytes()[0]).collect();
+        contents.sort_unstable();
+        assert!(contents.iter().copied().eq((1..64).step_by(2)), "{contents:?}");
+        assert!(held.iter().zip((0..64).step_by(2)).all(|(page, byte)| page.is_own() && page.bytes()[0] == byte));
     }
 
     #[test]

@@ -18,6 +18,10 @@ use openftl_core::{ChunkId, Frame, FrameForm, Frames, Geometry, Payload, Payload
 /// The pages of a chunk; `None`: zeroes.
 type Pages = Box<[Option<Page>]>;
 
+/// What is known of the page so many blocks ahead of one that is read is fetched with it: blocks of a chunk are read one after the
+/// other, and their pages lie anywhere.
+const ANNOUNCED_AHEAD: usize = 4;
+
 /// Keeps every byte in memory.
 pub struct RamStore {
     /// By chunk; empty where nothing was written.
@@ -105,7 +109,13 @@ impl RamStore {
         let page = self.page((chunk, block));
         pool.oob_mut(frame).copy_from_slice(self.oob.oob(self.oob.slot(chunk), block));
         if pool.form(frame) == FrameForm::Bytes {
+            if let Some(page) = page {
+                page.prefetch();
+            }
             pool.put(frame, page.clone());
+            if let Some(Some(ahead)) = self.chunks[chunk.0 as usize].get(block as usize + ANNOUNCED_AHEAD) {
+                ahead.announce();
+            }
             return Fetched::Good;
         }
         let found = page.as_ref().map_or(Some(Stamp::ZERO), |page| Stamp::recognise(page.bytes()));
@@ -150,7 +160,7 @@ impl RamStore {
     pub(super) fn discard(&mut self, chunk: ChunkId) {
         let mut pages = std::mem::take(&mut self.chunks[chunk.0 as usize]);
         if !pages.is_empty() {
-            pages.fill_with(|| None);
+            self.fresh.pool().give_back(pages.iter_mut().filter_map(Option::take));
             self.spare.push(pages);
         }
         self.oob.release(chunk);

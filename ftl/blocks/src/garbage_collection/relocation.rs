@@ -36,9 +36,6 @@ pub(crate) const READS_PER_GROUP_MAX: u32 = 2;
 /// Blocks that are being copied in one group, or wait for it, at most: the others need frames too.
 pub(crate) const COPYING_PER_GROUP_MAX: u32 = READS_PER_GROUP_MAX * VECTOR_BLOCKS_MAX as u32;
 
-/// Blocks that are on their way from memory while the one before them is verified.
-const FETCHED_AHEAD: usize = 2;
-
 /// Times that a block is read before it is given up: what is given up here is gone for good.
 const READS_OF_LOST_MIN: u32 = 4;
 
@@ -250,12 +247,7 @@ impl BlockFtl {
             self.victim_mut(group, chunk).reading -= 1;
         }
         let (mut lost, mut dropped) = (0u64, 0);
-        frames[..blocks.min(FETCHED_AHEAD)].iter().for_each(|frame| self.flash.frames.prefetch(*frame));
         for at in 0..blocks {
-            // A block of which nobody has seen anything yet: verifying it waits for memory and little else.
-            if let Some(ahead) = frames[..blocks].get(at + FETCHED_AHEAD) {
-                self.flash.frames.prefetch(*ahead);
-            }
             let (from, frame) = (places[at], frames[at]);
             let failed = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
             let block = match if failed { FoundBlock::Other } else { self.found_at(frame, from) } {
