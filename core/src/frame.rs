@@ -216,6 +216,17 @@ impl Frames {
         own_bytes(&mut self.pages[frame.0 as usize])
     }
 
+    /// The bytes of a byte frame, all of them to be written: what they were is lost. For frames that are not released between two
+    /// uses.
+    ///
+    /// # Panics
+    /// If `frame` is a stamp frame.
+    #[inline]
+    #[must_use]
+    pub fn bytes_anew(&mut self, frame: Frame) -> &mut [u8; BLOCK_BYTES] {
+        anew(&mut self.pages[frame.0 as usize], &mut self.fresh)
+    }
+
     /// The bytes of several byte frames at once, to be changed: for one vectored read from a socket or file.
     ///
     /// # Panics
@@ -287,12 +298,7 @@ impl Frames {
     pub fn both_mut(&mut self, frame: Frame) -> (PayloadMut<'_>, &mut [u8]) {
         let pages = self.pages.len();
         let payload = match self.pages.get_mut(frame.0 as usize) {
-            Some(page) => {
-                if page.as_ref().is_none_or(|page| !page.is_own()) {
-                    *page = Some(self.fresh.take());
-                }
-                PayloadMut::Bytes(own_bytes(page))
-            }
+            Some(page) => PayloadMut::Bytes(anew(page, &mut self.fresh)),
             None => PayloadMut::Stamp(&mut self.stamps[frame.0 as usize - pages]),
         };
         (payload, &mut self.oob[frame.0 as usize * self.oob_bytes..][..self.oob_bytes])
@@ -333,6 +339,15 @@ impl Frames {
 #[inline]
 fn contents(page: &Option<Page>) -> &[u8; BLOCK_BYTES] {
     page.as_ref().map_or(&ZEROES, Page::bytes)
+}
+
+/// The bytes of a page that nobody else has, whatever it contains.
+#[inline]
+fn anew<'a>(page: &'a mut Option<Page>, fresh: &mut FreshPages) -> &'a mut [u8; BLOCK_BYTES] {
+    if page.as_ref().is_none_or(|page| !page.is_own()) {
+        *page = Some(fresh.take());
+    }
+    own_bytes(page)
 }
 
 /// The bytes of a page that nobody else has.
@@ -391,6 +406,8 @@ mod tests {
         assert_eq!((held.bytes()[100], frames.bytes(other)[99..=101].to_vec()), (1, vec![1, 2, 1]));
         frames.put(other, Some(held.clone()));
         assert!(matches!(frames.payload_mut(other), PayloadMut::Bytes(_)));
+        frames.put(other, Some(held.clone()));
+        frames.bytes_anew(other).fill(3);
         assert_eq!(held.bytes(), &[1; BLOCK_BYTES], "what is overwritten as a whole is not copied");
         assert_eq!(frames.bytes_copied(), 2 * BLOCK_BYTES as u64);
     }
