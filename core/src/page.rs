@@ -244,7 +244,9 @@ impl PagePool {
             let entry = reserve.take(self.0, &shared.freed);
             // SAFETY: a free entry, which is this thread's alone now.
             unsafe { entry.as_ref() }.count.store(1, Ordering::Relaxed);
-            Page { entry, _not_sync: PhantomData }
+            // SAFETY: as above.
+            let bytes = unsafe { entry.as_ref() }.bytes;
+            Page { entry, bytes, _not_sync: PhantomData }
         }));
     }
 }
@@ -252,6 +254,8 @@ impl PagePool {
 /// 4096 bytes, held as an `Arc` is.
 pub struct Page {
     entry: NonNull<Entry>,
+    /// Where the entry says that it is: whoever reads does not wait for the entry.
+    bytes: NonNull<Bytes>,
     _not_sync: PhantomData<Cell<()>>,
 }
 
@@ -277,7 +281,7 @@ impl Page {
     #[must_use]
     pub fn bytes(&self) -> &[u8; BLOCK_BYTES] {
         // SAFETY: there while a page of it is out, and not written to while it is borrowed: see the module.
-        unsafe { self.entry().bytes.as_ref() }
+        unsafe { self.bytes.as_ref() }
     }
 
     /// Has the processor fetch what is known of the page, for whoever shares it or lets go of it soon.
@@ -310,7 +314,7 @@ impl Page {
         if !self.is_own() {
             return None;
         }
-        let mut bytes = self.entry().bytes;
+        let mut bytes = self.bytes;
         // SAFETY: nobody else holds it, and nobody will while this one is borrowed: see the module.
         Some(unsafe { bytes.as_mut() })
     }
@@ -327,7 +331,7 @@ impl Clone for Page {
         } else {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        Page { entry: self.entry, _not_sync: PhantomData }
+        Page { entry: self.entry, bytes: self.bytes, _not_sync: PhantomData }
     }
 }
 
