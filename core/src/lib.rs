@@ -8,6 +8,8 @@
 //! | [`address`] | where a logical block of the device lies: [`Ppa`] and [`ChunkId`] |
 //! | [`time`] | [`Time`] and [`Nanos`], always handed in; the [`Clock`] that hands them |
 //! | [`frame`] | the memory that payload travels in between host, FTL and media |
+//! | [`page`] | 4096 bytes of payload, held by frames and stores together |
+//! | [`memory`] | memory from the system in large pieces |
 //! | [`stamp`] | eight bytes that stand for a whole block |
 //! | [`checksum`] | CRC32C |
 //! | [`trace`] | a hash over all that happened |
@@ -20,6 +22,8 @@ pub mod address;
 pub mod checksum;
 pub mod frame;
 pub mod geometry;
+pub mod memory;
+pub mod page;
 pub mod stamp;
 pub mod time;
 pub mod trace;

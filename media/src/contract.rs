@@ -25,6 +25,7 @@
 //! - **Reset**: only closed chunks; free ones too if the geometry says so.
 //! - Each rule holds in vector and in scalar form.
 
+use openftl_core::page::PagePool;
 use openftl_core::{ChunkId, Frame, Frames, Geometry, Nanos, Ppa, Time};
 
 /// Chosen by the host, returned with the completion.
@@ -82,12 +83,12 @@ pub enum Command<'a> {
     Read {
         /// What to read.
         blocks: Blocks<'a>,
-        /// Where to. The frames may not be looked at before the completion.
+        /// Where to. The frames may not be looked at before the completion. After it they may share the device's pages.
         frames: &'a [Frame],
     },
     /// Writes blocks from frames, payload and out-of-band bytes (91h, scalar 01h). The device has taken the frames'
-    /// contents when `submit` returns; the host keeps them until the completion all the same, because a failed block
-    /// has to be written elsewhere.
+    /// contents when `submit` returns, and may share their pages; the host keeps them until the completion all the same,
+    /// because a failed block has to be written elsewhere.
     Write {
         /// Where to write.
         blocks: Blocks<'a>,
@@ -267,6 +268,12 @@ pub trait Media: 'static {
     /// # Errors
     /// Only when the queue is full; nothing has happened then.
     fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull>;
+
+    /// Where frames that are to be written to this device best have their pages from ([`Frames::on`]): a device that holds on to
+    /// pages gives them back there. Frames of other pages do as well, and their pages are the device's until it needs them no more.
+    fn page_pool(&self) -> PagePool {
+        PagePool::default()
+    }
 
     /// Appends the completions due by `now`, earliest first, in submission order where they fall together.
     fn poll(&mut self, now: Time, frames: &mut Frames, completions: &mut Vec<Completion>);

@@ -46,6 +46,7 @@ use chance::Chance;
 use chunks::Chunks;
 use commits::Commits;
 use log::NotificationLog;
+use openftl_core::page::PagePool;
 use openftl_core::{ChunkId, Frames, Geometry, Nanos, Ppa, Time};
 use queue::CompletionQueue;
 use schedule::Schedule;
@@ -382,6 +383,10 @@ impl Drop for EmulatedDevice {
 impl Media for EmulatedDevice {
     fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    fn page_pool(&self) -> PagePool {
+        self.backing.page_pool()
     }
 
     fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {

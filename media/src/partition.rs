@@ -15,6 +15,7 @@ use crate::contract::{
     Blocks, ChunkDescriptor, Command, Completion, Media, MediaError, Notification, QueueFull, Status, Tag,
 };
 use crate::device::{COMMANDS_MAX, EmulatedDevice, ProgramFailure};
+use openftl_core::page::PagePool;
 use openftl_core::{Address, AddressFormat, ChunkId, Frames, Geometry, Nanos, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
 use std::cell::{Ref, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -292,6 +293,10 @@ impl Part {
 impl Media for Part {
     fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    fn page_pool(&self) -> PagePool {
+        self.whole.borrow().device.page_pool()
     }
 
     fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {

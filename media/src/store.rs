@@ -2,7 +2,7 @@
 //!
 //! | store | keeps | for |
 //! |---|---|---|
-//! | RAM | payload and out-of-band bytes | speed, tests |
+//! | RAM | the pages of frames, and out-of-band bytes | speed, tests |
 //! | stamps | eight bytes and the out-of-band bytes a block | a terabyte drive in a few GiB |
 //! | file | everything, in a sparse file | a drive that outlives the process |
 //!
@@ -23,6 +23,7 @@ use crate::contract::ChunkState;
 use crate::parts::PartsError;
 use crate::profile::ProfileError;
 use file::FileStore;
+use openftl_core::page::PagePool;
 use openftl_core::{ChunkId, Frame, Frames, TraceHash};
 use ram::RamStore;
 use stamps::StampStore;
@@ -166,6 +167,14 @@ impl Backing {
             Backing::Stamps(store) => Some(Backing::Stamps(store.fork()?)),
             Backing::File(_) => None,
         })
+    }
+
+    /// Where frames best have their pages from.
+    pub fn page_pool(&self) -> PagePool {
+        match self {
+            Backing::Ram(store) => store.pool().clone(),
+            Backing::Stamps(_) | Backing::File(_) => PagePool::default(),
+        }
     }
 
     /// Keeps the contents of `frames` in consecutive blocks of `chunk`.

@@ -13,6 +13,7 @@
 
 use crate::fate::{Fates, States};
 use crate::step::Moment;
+use openftl_core::page::PagePool;
 use openftl_core::{ChunkId, Frames, Geometry, Nanos, Time, TraceHash};
 use openftl_media::{
     Blocks, ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, QueueFull, Tag,
@@ -283,6 +284,10 @@ fn words(command: &Command<'_>) -> impl Iterator<Item = u64> {
 impl Media for Wire {
     fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    fn page_pool(&self) -> PagePool {
+        self.shared.device.borrow().page_pool()
     }
 
     fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {

@@ -1,5 +1,6 @@
 //! The flash under a drive: a device that is emulated in this process, a part of one, or a device of another machine.
 
+use openftl_core::page::PagePool;
 use openftl_core::{ChunkId, Frames, Geometry, Nanos, Ppa, Time};
 use openftl_media::{
     ChunkDescriptor, Command, Completion, EmulatedDevice, Media, MediaError, Notification, Part, QueueFull, Tag,
@@ -95,6 +96,10 @@ impl Media for Flash {
     #[inline]
     fn geometry(&self) -> &Geometry {
         each!(self, device => device.geometry())
+    }
+
+    fn page_pool(&self) -> PagePool {
+        each!(self, device => device.page_pool())
     }
 
     #[inline]

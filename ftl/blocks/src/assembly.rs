@@ -230,7 +230,7 @@ impl<M: Media> BlockFtl<M> {
             FrameForm::Bytes => (payload + metadata, 0),
             FrameForm::Stamp => (metadata, payload),
         };
-        let mut frames = Frames::new(pages, stamps, geometry.oob_bytes as usize);
+        let mut frames = Frames::on(media.page_pool(), pages, stamps, geometry.oob_bytes as usize);
         let padding = frames.acquire(config.payload).expect("the pool was sized for it");
         frames.zero(padding);
         Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(&mut frames, padding);

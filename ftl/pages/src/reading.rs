@@ -201,8 +201,7 @@ impl Pages {
             if let ReadFor::Host { frames, .. } = what {
                 let (to, at) = (frames[done / BLOCK_BYTES], done % BLOCK_BYTES);
                 part = part.min(BLOCK_BYTES - at);
-                let [source, target] = flash.frames.bytes_disjoint_mut([frame, to]);
-                target[at..at + part].copy_from_slice(&source[within..within + part]);
+                flash.frames.copy_part(frame, within..within + part, to, at);
             }
             crc.update(&flash.frames.bytes(frame)[within..within + part]);
             done += part;

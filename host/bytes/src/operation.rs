@@ -146,14 +146,12 @@ pub(crate) fn merge_edges<K>(op: &mut Op<K>, frames: &mut Frames) {
             // The old block gets the new bytes and takes the place of the half-filled frame, or the other way round:
             // whichever copies less.
             if edge.changed.len() * 2 <= BLOCK_BYTES {
-                let [from, to] = frames.bytes_disjoint_mut([new, old]);
-                to[edge.changed.clone()].copy_from_slice(&from[edge.changed]);
+                frames.copy_part(new, edge.changed.clone(), old, edge.changed.start);
                 op.frames[(edge.block - op.span.first_block()) as usize] = old;
                 frames.release(new);
             } else {
-                let [from, to] = frames.bytes_disjoint_mut([old, new]);
-                to[..edge.changed.start].copy_from_slice(&from[..edge.changed.start]);
-                to[edge.changed.end..].copy_from_slice(&from[edge.changed.end..]);
+                frames.copy_part(old, 0..edge.changed.start, new, 0);
+                frames.copy_part(old, edge.changed.end..BLOCK_BYTES, new, edge.changed.end);
                 frames.release(old);
             }
             op.edge_frames[index] = None;

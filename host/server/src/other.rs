@@ -17,7 +17,7 @@ impl<M: Media> Device<M> {
     #[must_use]
     pub fn new(media: M, blocks: usize) -> Device<M> {
         let blocks = blocks.max(2 * openftl_media::SCALAR_BLOCKS_MAX as usize);
-        let frames = Frames::new(blocks, 0, media.geometry().oob_bytes as usize);
+        let frames = Frames::on(media.page_pool(), blocks, 0, media.geometry().oob_bytes as usize);
         Device { media, frames }
     }
 

@@ -1,5 +1,6 @@
 //! A device whose driver copies what it is to write once more, as one does whose hardware reaches some memory only.
 
+use openftl_core::page::PagePool;
 use openftl_core::{BLOCK_BYTES, ChunkId, Frames, Geometry, Nanos, Payload, Time};
 use openftl_media::{ChunkDescriptor, Command, Completion, Media, MediaError, Notification, QueueFull, Tag};
 
@@ -36,6 +37,10 @@ impl<M: Media> Bounced<M> {
 impl<M: Media> Media for Bounced<M> {
     fn geometry(&self) -> &Geometry {
         self.device.geometry()
+    }
+
+    fn page_pool(&self) -> PagePool {
+        self.device.page_pool()
     }
 
     fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {

@@ -6,6 +6,9 @@
 //!   writer …                                                 └─▶ receive buffer ─1─▶        └─2─▶ bounce buffer ─▶
 //! ```
 //!
+//! The medium is a RAM store, which shares the pages of frames ([`openftl_core::page`]): from a frame to the medium and back nothing
+//! is copied, also by garbage collection, and what the frames of the drive had to copy all the same is counted with the rest.
+//!
 //! The controller is one thread; its CPU time is read where it runs. The medium takes no time, so what is measured is what
 //! the software costs. Each kind of copying has a drive of its own, and they take turns, so that other work on the machine
 //! hits all of them alike. A store of pages takes its turn beside them, with batches of 8 MiB (`batches`).
@@ -26,7 +29,7 @@ use openftl_nvme_tcp::client::{Client, Payload};
 use openftl_nvme_tcp::fabrics::{CONTROLLER_ID_ANY, Identity, QueueParameters};
 use openftl_nvme_tcp::nvm::{self, Blocks};
 use openftl_nvme_tcp::{ClientError, InitiatorConfig};
-use openftl_parts::{Config, chunks_per_pu};
+use openftl_parts::{Config, Target as _, chunks_per_pu};
 use openftl_server::{Endpoint, Export, Protocol, Server, ServerConfig, Stop, WallClock};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -294,7 +297,8 @@ impl Controller {
         };
         server.set_target(target(self.capacity()));
         let (stop, counters) = (Stop::new().map_err(of_host)?, server.counters());
-        let bounced = self.exports[0].target.media().copied();
+        let copied_below = |drive: &Drive| drive.media().copied() + drive.frames().bytes_copied();
+        let before = copied_below(&self.exports[0].target);
         let (exports, clock) = (&mut self.exports, &mut self.clock);
         let (used, seconds) = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -306,7 +310,7 @@ impl Controller {
             (used, thread.join().expect("the server does not panic"))
         });
         let (cpu_seconds, queued_seconds) = seconds.map_err(of_host)?;
-        let copied = counters.bytes_copied.get() + self.exports[0].target.media().copied() - bounced;
+        let copied = counters.bytes_copied.get() + copied_below(&self.exports[0].target) - before;
         Ok((used?, Turn { cpu_seconds, queued_seconds, copied_bytes: copied as f64, ..Turn::default() }))
     }
 }

@@ -6,7 +6,7 @@ use super::commands::Outcome;
 use super::{EmulatedDevice, Mark};
 use crate::contract::{Blocks, NotifiedScope, NotifiedState, Status};
 use crate::store::Fetched;
-use openftl_core::{ChunkId, Frame, Frames, PayloadMut, Ppa, Time};
+use openftl_core::{ChunkId, Frame, Frames, Ppa, Time};
 
 /// Consecutive blocks on one page, sensed together.
 pub(super) struct Page {
@@ -41,12 +41,8 @@ impl EmulatedDevice {
                     }
                 }
                 Err(Status::DeallocatedOrUnwritten) if !self.dulbe => {
-                    let (payload, oob) = frames.both_mut(*frame);
-                    match payload {
-                        PayloadMut::Bytes(bytes) => bytes.fill(0),
-                        PayloadMut::Stamp(stamp) => *stamp = openftl_core::Stamp::ZERO,
-                    }
-                    oob.fill(0xFF);
+                    frames.zero(*frame);
+                    frames.oob_mut(*frame).fill(0xFF);
                 }
                 Err(status) => outcome.fail(index, status),
             }

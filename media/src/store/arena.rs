@@ -10,17 +10,15 @@
 //!
 //! Item and out-of-band bytes lie side by side, so that a random read misses the processor's caches once and not twice.
 
+use openftl_core::memory::Mapping;
 use openftl_core::{ChunkId, Geometry};
 use rustix::io::Errno;
-use rustix::mm::{self, Advice, MapFlags, ProtFlags};
-use std::alloc::Layout;
 use std::ptr::NonNull;
 
 /// Slots are cut from mappings of about this many bytes.
 const MAPPING_BYTES: usize = 64 << 20;
 /// The same of a device that needs no more than one of those: such devices are copied again and again in simulations.
 const SMALL_MAPPING_BYTES: usize = 256 << 10;
-const HUGE_PAGE_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
 const CACHE_LINE_BYTES: usize = 64;
 const NO_SLOT: u32 = u32::MAX;
@@ -36,53 +34,6 @@ pub struct Arena {
     flags_start: usize,
     slot_bytes: usize,
     slots_per_mapping: u32,
-}
-
-struct Mapping {
-    base: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: a mapping is memory that nobody else knows of, owned like a Vec.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    fn new(bytes: usize) -> Result<Mapping, Errno> {
-        if let Some(layout) = Mapping::on_heap(bytes) {
-            // SAFETY: a slot has bytes, so the layout is not empty.
-            let base = unsafe { std::alloc::alloc_zeroed(layout) };
-            return Ok(Mapping { base: NonNull::new(base).ok_or(Errno::NOMEM)?, bytes });
-        }
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
-        let base = unsafe {
-            mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )?
-        };
-        // SAFETY: the mapping made above. Huge pages are a wish: without them all works, a little slower.
-        let _ = unsafe { mm::madvise(base, bytes, Advice::LinuxHugepage) };
-        Ok(Mapping { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, bytes })
-    }
-
-    /// What is too small for huge pages is taken from the heap, which costs no system call: its layout there.
-    fn on_heap(bytes: usize) -> Option<Layout> {
-        if bytes >= HUGE_PAGE_BYTES { None } else { Layout::from_size_align(bytes, CACHE_LINE_BYTES).ok() }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        if let Some(layout) = Mapping::on_heap(self.bytes) {
-            // SAFETY: `base` was allocated with this layout, and no slice into it outlives the arena.
-            return unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
-        }
-        // SAFETY: `base` and `bytes` are what mmap returned and was asked for, and no slice into it outlives the arena.
-        let result = unsafe { mm::munmap(self.base.as_ptr().cast(), self.bytes) };
-        debug_assert!(result.is_ok(), "unmapping our own memory: {result:?}");
-    }
 }
 
 /// Where the memory of one chunk begins.
@@ -138,9 +89,9 @@ impl Arena {
     fn base(&self, slot: u32) -> Slot {
         let mapping = &self.mappings[(slot / self.slots_per_mapping) as usize];
         let offset = (slot % self.slots_per_mapping) as usize * self.slot_bytes;
-        debug_assert!(offset + self.slot_bytes <= mapping.bytes, "a slot lies inside its mapping");
+        debug_assert!(offset + self.slot_bytes <= mapping.bytes(), "a slot lies inside its mapping");
         // SAFETY: slot numbers are only made by `take`, inside a mapping of slots_per_mapping × slot_bytes.
-        Slot(unsafe { mapping.base.add(offset) })
+        Slot(unsafe { mapping.base().add(offset) })
     }
 
     #[cold]
@@ -158,7 +109,7 @@ impl Arena {
     /// The same arena in memory of its own.
     pub fn fork(&self) -> Result<Arena, Errno> {
         let mut fork = Arena {
-            mappings: self.mappings.iter().map(|mapping| Mapping::new(mapping.bytes)).collect::<Result<_, _>>()?,
+            mappings: self.mappings.iter().map(|mapping| Mapping::new(mapping.bytes())).collect::<Result<_, _>>()?,
             slot_of: self.slot_of.clone(),
             free: self.free.clone(),
             ..*self
@@ -205,6 +156,15 @@ impl Arena {
     #[inline]
     pub fn oob_mut(&mut self, slot: Slot, block: u32) -> &mut [u8] {
         self.bytes_mut(slot, block as usize * self.stride + self.item_bytes, self.oob_bytes)
+    }
+
+    /// Copies item and out-of-band bytes of a block to another; flags stay.
+    pub fn copy(&mut self, (slot, block): (Slot, u32), (to, to_block): (Slot, u32)) {
+        let len = self.item_bytes + self.oob_bytes;
+        let (start, to_start) = (block as usize * self.stride, to_block as usize * self.stride);
+        assert!(start.max(to_start) + len <= self.slot_bytes, "a block lies inside its chunk");
+        // SAFETY: both lie inside their slots (asserted), as in `bytes` and `bytes_mut`, and `copy` bears that they are the same.
+        unsafe { std::ptr::copy(slot.0.as_ptr().add(start), to.0.as_ptr().add(to_start), len) };
     }
 
     /// Exchanges item and out-of-band bytes of two blocks; their flags stay.

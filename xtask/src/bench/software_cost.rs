@@ -20,5 +20,7 @@ pub fn measure(_openftl: &Tool) -> Result<Figure, Unmeasured> {
         let added = micros(format!("{what}_added_ns"))?;
         figure.value(format!("4 KiB random {what}, added by the FTL"), added, "µs", Some(Goal::AtMost(bound_us)));
     }
+    let collecting = number(&costs, "collecting_write_ns", &line)? / 1000.0;
+    figure.value("4 KiB random write, full drive with 10 % over-provisioning".to_owned(), collecting, "µs", None);
     Ok(figure)
 }

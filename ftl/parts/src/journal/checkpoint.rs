@@ -123,7 +123,7 @@ impl BodyLayout {
     /// Fills `frame` with block `index` of the body, as it is now.
     fn fill(self, flash: &mut Flash, body: &impl Body, frame: Frame, index: u32) {
         let layout = self;
-        let bytes = flash.frames.bytes_mut(frame);
+        let bytes = flash.frames.bytes_anew(frame);
         if index < layout.map_blocks && body.pages() > 0 {
             let first = index * WORDS_PER_BLOCK as u32;
             bytes.fill(0xFF);
@@ -476,13 +476,13 @@ impl Checkpointer {
     /// Fills `frame` with the next changes; of the second copy with those that the first one has there. Returns false if there is
     /// none.
     fn fill_changes(&mut self, flash: &mut Flash, body: &impl Body, frame: Frame, copy: usize) -> bool {
-        let bytes = flash.frames.bytes_mut(frame);
         if copy > 0 {
             let Some(block) = self.change_blocks.pop() else { return false };
-            bytes.copy_from_slice(&*block);
+            flash.frames.bytes_anew(frame).copy_from_slice(&*block);
             return true;
         }
         let Some(from) = self.next_change else { return false };
+        let bytes = flash.frames.bytes_anew(frame);
         let mut changes = [(0, Entry::UNMAPPED); WORDS_PER_BLOCK];
         let count = body.changes_from(from, &mut changes);
         self.next_change = match count {

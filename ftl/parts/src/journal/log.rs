@@ -251,10 +251,17 @@ impl Log {
         }
     }
 
+    /// The block that is being filled. What its frame held before is durable, and the device may have its page.
+    #[inline]
+    fn block_mut<'a>(&self, frames: &'a mut Frames) -> &'a mut [u8; BLOCK_BYTES] {
+        let frame = self.filling[self.blocks];
+        if self.words == 0 { frames.bytes_anew(frame) } else { frames.bytes_mut(frame) }
+    }
+
     #[inline]
     fn word(&mut self, frames: &mut Frames, word: u64) {
         let at = size_of::<Header>() + self.words * 8;
-        frames.bytes_mut(self.filling[self.blocks])[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        self.block_mut(frames)[at..at + 8].copy_from_slice(&word.to_le_bytes());
         self.words += 1;
         self.position += 1;
         if self.words == WORDS_PER_BLOCK {
@@ -266,7 +273,7 @@ impl Log {
         let lsn = self.next_lsn();
         let header = header(self.drive, lsn, self.durable_below(), self.words);
         let frame = self.filling[self.blocks];
-        let bytes = frames.bytes_mut(frame);
+        let bytes = self.block_mut(frames);
         bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
         bytes[size_of::<Header>() + self.words * 8..].fill(0);
         Oob { kind: BlockKind::Log, address: 0, sequence: lsn }.seal(frames, frame);
@@ -327,7 +334,7 @@ impl Log {
         for (index, frame) in unit.iter().enumerate() {
             match blocks.get(index) {
                 Some((lsn, bytes)) => {
-                    frames.bytes_mut(*frame).copy_from_slice(&**bytes);
+                    frames.bytes_anew(*frame).copy_from_slice(&**bytes);
                     Oob { kind: BlockKind::Log, address: 0, sequence: *lsn }.seal(frames, *frame);
                 }
                 None => {

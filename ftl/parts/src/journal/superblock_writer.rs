@@ -246,7 +246,7 @@ impl SuperblockWriter {
         let blocks = (bytes.len() / BLOCK_BYTES).next_multiple_of(flash.geometry.ws_min as usize);
         assert!(blocks <= self.frames.len(), "the plan admits only drives whose superblock fits a record");
         for (index, frame) in self.frames[..blocks].iter().enumerate() {
-            let block = flash.frames.bytes_mut(*frame);
+            let block = flash.frames.bytes_anew(*frame);
             match bytes.get(index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES) {
                 Some(bytes) => block.copy_from_slice(bytes),
                 None => block.fill(0),
