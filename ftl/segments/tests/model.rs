@@ -38,8 +38,11 @@ fn config() -> Config {
 
 impl World {
     fn new(width: u32) -> World {
+        World::on(Profile::builtin("tiny").unwrap(), width)
+    }
+
+    fn on(profile: Profile, width: u32) -> World {
         let mut clock = VirtualClock::default();
-        let profile = Profile::builtin("tiny").unwrap();
         let device = EmulatedDevice::new(profile, 40, Store::Ram, Timing::Modelled, 1).unwrap();
         let segments = ZoneConfig {
             face: Face::Zones,
@@ -325,4 +328,45 @@ fn a_trimmed_segment_is_written_again_before_and_after_a_stop() {
     world.reopen(true).unwrap();
     world.verify();
     assert_eq!(world.drive().trims().partly(), 0);
+}
+
+/// A device that keeps what it has completed, and holds nothing back.
+fn one_shot() -> Profile {
+    let changes = [
+        ("programming = \"shared\"\npair_distance = 2", "programming = \"one-shot\""),
+        ("program_us = [400, 1200]", "program_us = [1200]"),
+    ];
+    let text = Profile::builtin_text("tiny").unwrap().to_owned();
+    let changed = changes.iter().fold(text, |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    });
+    Profile::parse(&changed).unwrap()
+}
+
+#[test]
+fn a_block_that_is_lost_takes_nothing_with_it_that_was_flushed_when_the_power_goes() {
+    for (width, lost) in [1_u32, 2, 4].into_iter().flat_map(|width| [5_u32, 23].map(|lost| (width, lost))) {
+        let mut world = World::on(one_shot(), width);
+        for first in (0..24).step_by(8) {
+            world.write(first, 8, Durability::Volatile).unwrap();
+            world.run(Request::Flush).unwrap();
+        }
+        let place = world.drive().zones().place_on_media(0, lost).unwrap();
+        world.drive().zones_mut().media_mut().inject_read_failure(place).unwrap();
+        for is_clean in [false, false, true] {
+            world.reopen(is_clean).unwrap();
+            let name = format!("width {width}, block {lost}");
+            assert_eq!(world.drive().zones().board().zone(0).written, 24, "{name}");
+            for block in 0..24 {
+                let read = world.read(block, 1);
+                match block == u64::from(lost) {
+                    true => assert_eq!(read, Err(IoError::Unrecovered { block }), "{name}"),
+                    false => assert_eq!(read.unwrap(), [block + 1], "{name}"),
+                }
+            }
+        }
+        world.write(24, 4, Durability::Durable).unwrap();
+        assert_eq!(world.read(24, 4).unwrap(), (25..=28).collect::<Vec<_>>());
+    }
 }

@@ -200,7 +200,8 @@ fn adopt_unfinished(
         };
         let doubtful: Vec<usize> = record.chunks.iter().enumerate().filter_map(doubtful).collect();
         let known: Vec<u32> = (0..layout.width).map(|at| known_in_column(&layout, record, at)).collect();
-        verify_ends(ftl, zones, record.number, &mut columns, (&doubtful, &known), clock)?;
+        let ends = if zones.write_pointers_tell(&ftl.flash) { verify_last } else { verify_ends };
+        ends(ftl, zones, record.number, &mut columns, (&doubtful, &known), clock)?;
     }
     // What the medium has lost is an error where it is read, and the rest of the zone is there.
     let longest = columns.iter().flatten().map(|found| found.write_pointer).max().unwrap_or(0);
@@ -371,11 +372,11 @@ fn verify_ends(
         for ((at, block), frame) in asked.into_iter().zip(verified) {
             let (_, good, end) = ranges.iter_mut().find(|range| range.0 == at).expect("it was asked for it");
             match frame {
-                Some(frame) => {
+                Ok(frame) => {
                     ftl.flash.frames.release(frame);
                     *good = block + 1;
                 }
-                None => *end = block,
+                Err(_) => *end = block,
             }
         }
     }
@@ -394,9 +395,9 @@ fn verify_ends(
         let mut good = None;
         for (frame, (.., block)) in verify(ftl, zones, number, &asked, clock)?.into_iter().zip(&asked) {
             match frame {
-                Some(frame) if good.is_none() && *block >= first => rescued.push(frame),
-                Some(frame) => ftl.flash.frames.release(frame),
-                None => _ = good.get_or_insert(*block),
+                Ok(frame) if good.is_none() && *block >= first => rescued.push(frame),
+                Ok(frame) => ftl.flash.frames.release(frame),
+                Err(_) => _ = good.get_or_insert(*block),
             }
         }
         let good = good.unwrap_or(end);
@@ -424,19 +425,52 @@ fn is_begun_unit_there(
         asked.extend(begun.filter(|block| found.rescued(*block).is_none()).map(|block| (at, found.chunk, block)));
     }
     let frames = verify(ftl, zones, number, &asked, clock)?;
-    let are_all_there = frames.iter().all(Option::is_some);
+    let are_all_there = frames.iter().all(Result::is_ok);
     frames.into_iter().flatten().for_each(|frame| ftl.flash.frames.release(frame));
     Ok(are_all_there)
 }
 
-/// Reads blocks of columns: each by itself, with what is in it if that is what it should be.
+/// The same where write pointers tell what is durable, and the record may be behind: whatever was programmed is the zone's but the padding
+/// of a recovery. A block that the medium has lost is an error where it is read, and the zone goes on behind it; it may be of a
+/// program that failed under a power cut, and then the host never heard that it was durable.
+fn verify_last(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    number: u64,
+    columns: &mut [Option<FoundColumn>],
+    (doubtful, known): (&[usize], &[u32]),
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
+    for &at in doubtful {
+        let found = columns[at].as_ref().expect("only what was found is doubtful");
+        let (chunk, known) = (found.chunk, known[at].min(found.write_pointer));
+        let mut good = found.write_pointer;
+        while good > known {
+            let first = known.max(good.saturating_sub(READ_BLOCKS));
+            let asked: Vec<_> = (first..good).map(|block| (at, chunk, block)).collect();
+            let read = verify(ftl, zones, number, &asked, clock)?;
+            let last = read.iter().rposition(|read| matches!(read, Ok(_) | Err(IoError::Unrecovered { .. })));
+            read.into_iter().flatten().for_each(|frame| ftl.flash.frames.release(frame));
+            // At most as many as are read at a time.
+            good = first + last.map_or(0, |last| last as u32 + 1);
+            if last.is_some() {
+                break;
+            }
+        }
+        let found = columns[at].as_mut().expect("as above");
+        (found.good, found.readable) = (good, good);
+    }
+    Ok(())
+}
+
+/// Reads blocks of columns: each by itself, with what is in it if that is what it should be, or why it is not.
 fn verify(
     ftl: &mut BlockFtl,
     zones: &mut Zones,
     number: u64,
     asked: &[(usize, ChunkId, u32)],
     clock: &mut dyn Clock,
-) -> Result<Vec<Option<Frame>>, OpenError> {
+) -> Result<Vec<Result<Frame, IoError>>, OpenError> {
     let mut frames = Vec::new();
     if !ftl.flash.frames.acquire_many(FrameForm::Bytes, asked.len(), &mut frames) {
         return Err(lost(format!("{} blocks are to be read, and there are fewer frames", asked.len())));
@@ -449,10 +483,10 @@ fn verify(
     ftl.run(clock, zones, |ftl| !ftl.is_reading())?;
     let mut done = Vec::new();
     ftl.poll_beside(clock.now(), &mut done, zones);
-    let mut verified: Vec<Option<Frame>> = frames.into_iter().map(Some).collect();
+    let mut verified: Vec<Result<Frame, IoError>> = frames.into_iter().map(Ok).collect();
     for Done { tag, result, .. } in done {
-        if result.is_err()
-            && let Some(frame) = verified[tag as usize].take()
+        if let Err(error) = result
+            && let Ok(frame) = std::mem::replace(&mut verified[tag as usize], Err(error))
         {
             ftl.flash.frames.release(frame);
         }

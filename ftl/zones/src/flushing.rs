@@ -16,10 +16,10 @@
 //!
 //! # Flushes without records
 //! On a device whose power cuts take nothing that it has completed, and that holds nothing back, the write pointers of the chunks of a *segment* tell
-//! what is durable. Its record is written when it has other chunks, and when it is 256 blocks behind; in between a flush writes nothing. The record is
-//! needed where a power cut meets a block that cannot be read: before the end that the record tells such a block is an error where it is read, and
-//! the segment goes on behind it; behind that end it may be of a program that failed, and the segment ends there. Zones, whose hosts keep no records of
-//! their own, have a new record with each flush.
+//! what is durable. Its record is written when it has other chunks, and when it is 256 blocks behind; in between a flush writes nothing. After a power
+//! cut all that was programmed is the segment's. A block that the medium has lost may be one that was durable, or of a program that failed when the power
+//! went: either is an error where it is read, and the segment goes on behind it. Zones promise that what was not durable is there as far as the write
+//! pointer or not at all, and so have a new record with each flush.
 //!
 //! Where a zone wants a chunk, and those of zones that were reset wait for their records to be durable, records alone are saved, whatever
 //! a flush waits for.
@@ -189,8 +189,12 @@ impl Zones {
     /// By fewer blocks than this may what is durable of a zone be ahead of its record, if the chunks and the tail that the record names are those of
     /// the zone.
     fn lag_blocks_max(&self, flash: &Flash) -> u32 {
-        let tells_by_itself = !flash.geometry.volatile_cache && flash.geometry.mw_cunits == 0;
-        if self.face == Face::Segments && tells_by_itself { SEGMENT_LAG_BLOCKS } else { 1 }
+        if self.write_pointers_tell(flash) { SEGMENT_LAG_BLOCKS } else { 1 }
+    }
+
+    /// Whether what is durable of a segment is told by the write pointers of its chunks.
+    pub(crate) fn write_pointers_tell(&self, flash: &Flash) -> bool {
+        self.face == Face::Segments && !flash.geometry.volatile_cache && flash.geometry.mw_cunits == 0
     }
 
     /// A tail that nobody has.
