@@ -16,7 +16,7 @@
 //! has touched.
 //!
 //! # Why this is sound
-//! This module alone knows what is behind a pointer to an [`Entry`]:
+//! This module alone knows what is behind a pointer to an `Entry`:
 //! - *An entry is there while somebody may look at it.* `Shared::owners` counts handles and pages that are out. Tables and mappings go
 //!   with the last of either, which then is the only thread that knows of them.
 //! - *Only one that nobody else holds a page of is written to.* `&mut [u8; 4096]` comes from `&mut Page` whose count is one. A count
