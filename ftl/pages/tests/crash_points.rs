@@ -7,6 +7,9 @@ use openftl_sim::page_world::{PageWorld, SESSIONS};
 use openftl_sim::played::Played;
 use openftl_sim::played_crash_points::PlayedCrashPoints;
 
+/// The variable that has more states tried: `cargo xtask interop` sets it.
+const ALL: &str = "OPENFTL_CRASH_POINTS";
+
 /// A device with pages that damage each other and hold blocks back, and one with neither.
 pub fn devices() -> [Profile; 2] {
     let plain = Profile::builtin("tiny").expect("a builtin profile");
@@ -62,6 +65,15 @@ fn play(crash_points: &mut PlayedCrashPoints, profile: Profile, seed: u64, befor
     }
 }
 
+/// States that are tried at least; where [`ALL`] is `all`, with those of key-value drives a hundred thousand.
+fn states_min() -> u64 {
+    match std::env::var(ALL).as_deref() {
+        Ok("all") => 60_000,
+        Ok(other) => panic!("{ALL}={other}: it is `all` or not set"),
+        Err(_) => 20_000,
+    }
+}
+
 /// Tries at least so many states, each different from the others of its drive.
 fn try_states(states_min: u64) {
     let mut crash_points = PlayedCrashPoints::new(3, 200);
@@ -81,12 +93,5 @@ fn try_states(states_min: u64) {
 
 #[test]
 fn every_power_cut_leaves_whole_batches_and_all_that_are_durable() {
-    try_states(20_000);
-}
-
-/// With those of key-value drives a hundred thousand.
-#[test]
-#[ignore = "minutes: cargo test --release -p openftl-pages --test all -- --ignored crash_points"]
-fn every_power_cut_leaves_whole_batches_and_all_that_are_durable_many_times_over() {
-    try_states(60_000);
+    try_states(states_min());
 }

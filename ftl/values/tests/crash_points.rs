@@ -8,6 +8,9 @@ use openftl_sim::played::Played;
 use openftl_sim::played_crash_points::PlayedCrashPoints;
 use openftl_values::{Condition, ValueConfig};
 
+/// The variable that has more states tried: `cargo xtask interop` sets it.
+const ALL: &str = "OPENFTL_CRASH_POINTS";
+
 /// A device with pages that damage each other and hold blocks back, and one with neither.
 pub fn devices() -> [Profile; 2] {
     let plain = Profile::builtin("tiny").expect("a builtin profile");
@@ -73,6 +76,15 @@ fn play(crash_points: &mut PlayedCrashPoints, profile: Profile, seed: u64, befor
     world.ftl().statistics().merges - merges
 }
 
+/// States that are tried at least; where [`ALL`] is `all`, with those of stores of pages a hundred thousand.
+fn states_min() -> u64 {
+    match std::env::var(ALL).as_deref() {
+        Ok("all") => 40_000,
+        Ok(other) => panic!("{ALL}={other}: it is `all` or not set"),
+        Err(_) => 10_000,
+    }
+}
+
 /// Tries at least so many states, each different from the others of its drive.
 fn try_states(states_min: u64) {
     let (mut crash_points, mut merges) = (PlayedCrashPoints::new(3, 200), 0);
@@ -95,12 +107,5 @@ fn try_states(states_min: u64) {
 
 #[test]
 fn every_power_cut_leaves_whole_changes_all_that_are_durable_and_a_directory_that_agrees() {
-    try_states(10_000);
-}
-
-/// With those of stores of pages a hundred thousand.
-#[test]
-#[ignore = "minutes: cargo test --release -p openftl-values --test all -- --ignored crash_points"]
-fn every_power_cut_leaves_whole_changes_all_that_are_durable_and_a_directory_that_agrees_many_times_over() {
-    try_states(40_000);
+    try_states(states_min());
 }

@@ -135,8 +135,8 @@ fn an_index_of_pages_that_is_lost_is_named_by_check_and_rebuilt_from_headers() {
         run_openftl(["pages", "put", "--drive", &disk, &page]).succeeded();
     }
     lose_anchor::<PageFtl<EmulatedDevice>>(&disk);
-    run_openftl(["pages", "list", "--drive", &disk]).failed().saying(&["anchor", "check"]);
-    run_openftl(["check", &disk]).failed().saying(&["anchor", "check", "--repair"]);
+    run_openftl(["pages", "list", "--drive", &disk]).failed().saying(&["area of the store", "check --repair"]);
+    run_openftl(["check", &disk]).failed().saying(&["area of the store", "check --repair"]);
     let printed = ["The index of pages was rebuilt: ", " 0 are lost", "✓ sound", "3 pages that were read and verified"];
     run_openftl(["check", &disk, "--repair"]).succeeded().printing(&printed);
     run_openftl(["check", &disk]).succeeded();
@@ -153,7 +153,7 @@ fn keys_of_a_drive_whose_index_is_lost_are_found_again() {
     for key in ["one", "two", "three"] {
         run_openftl(["kv", "put", "--drive", &disk, key, "a value"]).succeeded();
     }
-    run_openftl(["kv", "delete", "--drive", &disk, "two"]).succeeded();
+    run_openftl(["kv", "del", "--drive", &disk, "two"]).succeeded();
     lose_anchor::<ValueFtl<EmulatedDevice>>(&disk);
     run_openftl(["check", &disk]).failed().saying(&["--repair"]);
     let repaired = run_openftl(["check", &disk, "--repair", "--json"]).succeeded();
