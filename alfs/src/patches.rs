@@ -354,9 +354,13 @@ impl<T: SegmentTarget> Volume<T> {
                 self.changed();
             }
         }
-        if self.syncing.wants_map {
+        if is_short {
+            // They stay patched.
+        } else if self.syncing.wants_map {
             nodes.extend(self.patches.movable());
-        } else if !is_short {
+        } else if self.syncing.whole_blocks > 0 {
+            // Before the first whole record after a mount is durable nothing but it is written: what a record that does not count has named
+            // behind the write pointers would be there.
             nodes.extend(self.patches.oldest_if_crowded(self.segments.shape));
         }
         self.patches.moving.extend(nodes.into_iter().take(most));

@@ -159,7 +159,7 @@ impl Frames {
         match self.form(frame) {
             FrameForm::Bytes => {
                 let page = &mut self.pages[frame.0 as usize];
-                if page.as_ref().is_some_and(|page| !page.is_own()) {
+                if page.as_ref().is_none_or(|page| !page.is_own()) {
                     // Whoever fills it next need not keep what it held.
                     *page = Some(self.fresh.take());
                 }

@@ -36,6 +36,8 @@ const GOES_ON: u64 = 10;
 pub struct CrashPoints {
     /// One recovery of so many is cut as well.
     cut_one_of: u64,
+    /// Recoveries that could have been.
+    prefixes: u64,
     /// What was found after the recovery of each state.
     known: FxHashMap<u64, Vec<Found>>,
     /// Different states that a cut of the workload left.
@@ -54,6 +56,7 @@ impl CrashPoints {
     pub fn new(cut_one_of: NonZeroU64) -> CrashPoints {
         CrashPoints {
             cut_one_of: cut_one_of.get(),
+            prefixes: 0,
             known: FxHashMap::default(),
             cuts: 0,
             recovery_cuts: 0,
@@ -88,7 +91,9 @@ impl CrashPoints {
     ) -> Result<Vec<Found>, String> {
         self.cuts += 1;
         self.states += crash_point.states;
-        let is_cut = crash_point.fates.is_none() && self.cuts % self.cut_one_of == 1 % self.cut_one_of;
+        let is_prefix = crash_point.fates.is_none();
+        let is_cut = is_prefix && self.prefixes.is_multiple_of(self.cut_one_of);
+        self.prefixes += u64::from(is_prefix);
         let mut recovered = world.after_cut(crash_point, history.clone());
         if is_cut {
             recovered.block_world().wire.watch();

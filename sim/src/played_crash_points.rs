@@ -85,19 +85,22 @@ impl PlayedCrashPoints {
         for crash_point in world.rig().wire.crash_points() {
             let name = describe(&crash_point);
             let is_prefix = crash_point.fates.is_none();
-            if self.seen.insert(crash_point.fingerprint) {
+            let is_new = self.seen.insert(crash_point.fingerprint);
+            if is_new {
                 self.cuts += 1;
                 self.states += crash_point.states;
             }
             let mut left = world.left_by(crash_point, model);
-            let is_cut = is_prefix && self.cuts.is_multiple_of(self.recoveries_cut);
+            let is_cut = is_new && is_prefix && self.cuts.is_multiple_of(self.recoveries_cut);
             if is_cut {
                 left.rig().wire.watch();
             }
             recovered(&mut left).map_err(|error| format!("{name}: {error}"))?;
             let within = left.rig().wire.crash_points();
             left.rig().wire.ignore();
-            self.go_on(&mut left, self.cuts).map_err(|error| format!("{name}, and then: {error}"))?;
+            if is_new {
+                self.go_on(&mut left, self.cuts).map_err(|error| format!("{name}, and then: {error}"))?;
+            }
             for crash_point in within {
                 if !self.seen.insert(crash_point.fingerprint) {
                     continue;

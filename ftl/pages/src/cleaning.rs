@@ -76,12 +76,22 @@ impl Pages {
         if free > self.reserve() || !self.doomed.is_empty() || self.coming_and_going.leaving() > 0 {
             return false;
         }
+        let can_move = free > LOG_RESERVE || self.have_moves_room(flash);
+        !can_move || (self.cleaning.at.is_none() && self.choose_victim(flash).is_none())
+    }
+
+    fn have_moves_room(&self, flash: &Flash) -> bool {
         let has_room = |slot: &usize| {
             let open = self.open[*slot].as_ref();
             open.is_some_and(|open| !open.is_full && flash.units.room(open.open) > 0)
         };
-        let can_move = free > LOG_RESERVE || self.moves.slots.iter().flatten().any(has_room);
-        !can_move || (self.cleaning.at.is_none() && self.choose_victim(flash).is_none())
+        self.moves.slots.iter().flatten().any(has_room)
+    }
+
+    /// Whether pages that the log has with their bytes will get no place: no chunk is free, and none will be.
+    pub(crate) fn are_carried_stuck(&self, flash: &Flash) -> bool {
+        let is_coming = !self.doomed.is_empty() || self.coming_and_going.leaving() > 0;
+        !self.carried.is_empty() && Pages::free_chunks(flash) == 0 && !is_coming && !self.have_moves_room(flash)
     }
 
     /// Pages in `chunk` of batches that are not committed.

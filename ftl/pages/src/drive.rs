@@ -195,11 +195,13 @@ impl PageFtl {
             format!("{:?} at grain {}: {states:?}, {} in flight", open.chunk, open.next_grain, open.pages.len())
         });
         format!(
-            "{} pages, {} of {} grains, {} mutations wait, {} bytes gathered, {} groups ready, {}, wanted {}, durable {}, \
+            "{} pages, {} carried, {} of {} grains, {} free chunks, {} mutations wait, {} bytes gathered, {} groups ready, {}, wanted {}, durable {}, \
              writes {}/{}/{}, {:?}, {} doomed, victim {:?}, {} reads wait, open {:?}; {}",
             pages.index.pages(),
+            pages.carried.len(),
             pages.live_grains,
             pages.capacity_grains,
+            Pages::free_chunks(&self.ftl.flash),
             pages.queue.last() - pages.queue.logged,
             pages.log.gathered.len(),
             pages.log.ready.len(),

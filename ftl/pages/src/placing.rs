@@ -591,6 +591,8 @@ impl Pages {
     /// Gives pages that the log has with their bytes a place, while there is room. Returns whether any got one.
     pub(crate) fn place_carried(&mut self, flash: &mut Flash) -> bool {
         let before = self.carried.len();
+        // A checkpoint waits for them, and it gives chunks back.
+        self.puts_again = true;
         while let Some((lpid, Carried { version, bytes })) = self.carried.first_key_value() {
             let (lpid, length) = (*lpid, bytes.len() as u32);
             let header = Header { kind: Kind::Page, lpid, version: *version, bytes: length, crc: crc32c(bytes) };
@@ -598,6 +600,7 @@ impl Pages {
             let Some(place) = self.put(flash, header, &[&bytes], Owner::Logged, Stream::Moves, *version) else { break };
             self.set(lpid, Some(place));
         }
+        self.puts_again = false;
         self.carried.len() < before
     }
 

@@ -8,13 +8,12 @@
 //! |---|---|---|
 //! | it is at a place | that place has it | that place |
 //! | it is at a place | that place cannot be read | lost: an error until it is put or deleted |
-//! | it is deleted, at a time | a version that is newer | the newest |
-//! | it is deleted, at a time | none, or older ones | there is none |
+//! | it is deleted | any version, or none | there is none |
 //! | its bytes | | these bytes |
 //! | nothing | any version | the newest: a page that was deleted may be back |
 //! | nothing, and the old index has it | none | lost |
 //!
-//! Where a block behind the last group cannot be read, that may have been another group: then what the log says of places does not count if the
+//! Where a block behind the last group cannot be read, that may have been another group: then what the log says of a page does not count if the
 //! media have something newer.
 //!
 //! # Seals
@@ -472,7 +471,7 @@ fn compose(
                     }
                 }
             }
-            Some(Word::Deleted(version)) => (newer(version), false),
+            Some(Word::Deleted(version)) => (newer(version).filter(|_| is_in_doubt), false),
             Some(Word::Lost) => (Some(Place::LOST), true),
             None => match newest {
                 Some((_, place)) => {

@@ -93,7 +93,7 @@ pub(crate) struct FoundLog {
 impl FoundLog {
     /// Whether a group of it is in a chunk.
     pub(crate) fn has(&self, format: AddressFormat, chunk: ChunkId) -> bool {
-        self.placed.iter().any(|placed| placed.place.chunk(format) == chunk)
+        self.open == Some(chunk) || self.placed.iter().any(|placed| placed.place.chunk(format) == chunk)
     }
 }
 

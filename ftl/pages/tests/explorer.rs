@@ -50,7 +50,8 @@ fn histories_that_were_found_are_sound() {
 }
 
 /// Found among histories of stores of pages: a host waited for chunks that had gone bad; a checkpoint waited for room in the log that it was to make; a batch
-/// had changes of another one with its number, which a power cut had cut off; the log of a drive that had worn out waited for a chunk.
+/// had changes of another one with its number, which a power cut had cut off; the log of a drive that had worn out waited for a chunk, and a checkpoint
+/// of another one for a chunk that only itself would have freed.
 #[test]
 fn histories_of_stores_that_were_found_are_sound() {
     for seed in [34, 20_097, 20_362, 20_452] {

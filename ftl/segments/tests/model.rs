@@ -2,7 +2,7 @@
 
 use openftl_blocks::Ftl;
 use openftl_core::{Clock, FrameForm, VirtualClock};
-use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_media::{EmulatedDevice, Profile, ProgramFailure, Store, Timing};
 use openftl_parts::target::{AppendError, BlockTarget, Durability, IoError, Request, Target};
 use openftl_parts::words::{Access, Handle};
 use openftl_parts::{Config, OpenError};
@@ -368,5 +368,41 @@ fn a_block_that_is_lost_takes_nothing_with_it_that_was_flushed_when_the_power_go
         }
         world.write(24, 4, Durability::Durable).unwrap();
         assert_eq!(world.read(24, 4).unwrap(), (25..=28).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_program_that_fails_when_the_power_goes_takes_nothing_with_it_that_was_flushed() {
+    for width in [1, 2, 4] {
+        let mut world = World::on(one_shot(), width);
+        // Each column has a chunk, and the first has a unit in part.
+        let unit = world.drive().zones().layout().unit_blocks as usize;
+        let flushed = unit * width as usize + 2;
+        world.write(0, flushed, Durability::Volatile).unwrap();
+        world.run(Request::Flush).unwrap();
+        // The flushed blocks are in a tail. The unit that they are the beginning of fails, and the FTL does not hear of it.
+        world.drive().zones_mut().media_mut().inject_next_program_failure(ProgramFailure::NextUnit);
+        let mut frames = Vec::new();
+        assert!(world.drive().frames_mut().acquire_many(FrameForm::Bytes, unit, &mut frames));
+        let write = Request::Write {
+            first: flushed as u64,
+            frames: &frames,
+            durability: Durability::Volatile,
+            handle: Handle::NONE,
+        };
+        let now = world.clock.now();
+        world.drive().submit(now, 7, write).unwrap();
+        world.drive().poll(now, &mut Vec::new());
+        assert_eq!(world.drive().zones_mut().media_mut().statistics().program_failures, 1, "width {width}");
+        for is_clean in [false, false, true] {
+            world.reopen(is_clean).unwrap();
+            let expected: Vec<u64> = (1..=flushed as u64).collect();
+            assert_eq!(world.read(0, flushed).unwrap(), expected, "width {width}");
+        }
+        let written = world.drive().zones().board().zone(0).written;
+        world.segments[0].blocks = vec![0; written as usize];
+        world.next = 100;
+        world.write(u64::from(written), 4, Durability::Durable).unwrap();
+        assert_eq!(world.read(u64::from(written), 4).unwrap(), [100, 101, 102, 103], "width {width}");
     }
 }

@@ -32,7 +32,7 @@ use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, IoError, Request};
 use openftl_parts::words::Access;
 
-/// Blocks of the area that are read at a time.
+/// Blocks of the area, or of a column, that are read at a time.
 const READ_BLOCKS: u32 = 64;
 
 fn lost(text: String) -> OpenError {
@@ -200,8 +200,11 @@ fn adopt_unfinished(
         };
         let doubtful: Vec<usize> = record.chunks.iter().enumerate().filter_map(doubtful).collect();
         let known: Vec<u32> = (0..layout.width).map(|at| known_in_column(&layout, record, at)).collect();
-        let ends = if zones.write_pointers_tell(&ftl.flash) { verify_last } else { verify_ends };
-        ends(ftl, zones, record.number, &mut columns, (&doubtful, &known), clock)?;
+        if zones.write_pointers_tell(&ftl.flash) {
+            find_padding(ftl, zones, record, &mut columns, (&doubtful, &known), clock)?;
+        } else {
+            verify_ends(ftl, zones, record.number, &mut columns, (&doubtful, &known), clock)?;
+        }
     }
     // What the medium has lost is an error where it is read, and the rest of the zone is there.
     let longest = columns.iter().flatten().map(|found| found.write_pointer).max().unwrap_or(0);
@@ -220,8 +223,9 @@ fn adopt_unfinished(
     let most = if record.state == RecordState::ReadOnly { record.written } else { layout.capacity };
     let written = end_of(zones, &columns, tail).min(most);
     let mut writer = Writer::new(zone, record.number, layout.width);
-    // What was only found now is durable with the first flush.
-    writer.durable = if is_clean { written } else { record.written.min(written) };
+    // What was only found now is durable with the first flush, unless it was before: then the record may be behind.
+    let is_durable = is_clean || zones.write_pointers_tell(&ftl.flash);
+    writer.durable = if is_durable { written } else { record.written.min(written) };
     writer.recorded = record.written;
     writer.saved = record.saved.clone();
     if let Some(SavedTail { tail, .. }) = tail {
@@ -430,37 +434,49 @@ fn is_begun_unit_there(
     Ok(are_all_there)
 }
 
-/// The same where write pointers tell what is durable, and the record may be behind: whatever was programmed is the zone's but the padding
-/// of a recovery. A block that the medium has lost is an error where it is read, and the zone goes on behind it; it may be of a
-/// program that failed under a power cut, and then the host never heard that it was durable.
-fn verify_last(
+/// What [`verify_ends`] does where write pointers tell what is durable, and the record may be behind: a column ends where padding begins, or where
+/// the tail has what the medium lacks. Any other block that is missing is an error where it is read, and the zone goes on behind it: it was durable,
+/// or is of a program that failed under a power cut, of which the host never heard that it was.
+fn find_padding(
     ftl: &mut BlockFtl,
     zones: &mut Zones,
-    number: u64,
+    record: &Record,
     columns: &mut [Option<FoundColumn>],
     (doubtful, known): (&[usize], &[u32]),
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
+    let layout = zones.layout;
     for &at in doubtful {
         let found = columns[at].as_ref().expect("only what was found is doubtful");
-        let (chunk, known) = (found.chunk, known[at].min(found.write_pointer));
-        let mut good = found.write_pointer;
-        while good > known {
-            let first = known.max(good.saturating_sub(READ_BLOCKS));
-            let asked: Vec<_> = (first..good).map(|block| (at, chunk, block)).collect();
-            let read = verify(ftl, zones, number, &asked, clock)?;
-            let last = read.iter().rposition(|read| matches!(read, Ok(_) | Err(IoError::Unrecovered { .. })));
-            read.into_iter().flatten().for_each(|frame| ftl.flash.frames.release(frame));
-            // At most as many as are read at a time.
-            good = first + last.map_or(0, |last| last as u32 + 1);
-            if last.is_some() {
-                break;
+        let (chunk, end) = (found.chunk, found.write_pointer);
+        let in_tail = |block: u32| {
+            let of_zone = layout.block_at(at as u32, block);
+            record.saved.as_ref().is_some_and(|tail| tail.has_committed(of_zone, &layout))
+        };
+        let (mut good, mut is_over) = (known[at].min(end), false);
+        while good < end && !is_over {
+            let asked: Vec<_> = (good..end.min(good + READ_BLOCKS)).map(|block| (at, chunk, block)).collect();
+            for read in verify(ftl, zones, record.number, &asked, clock)? {
+                is_over = is_over || read == Err(Missing::Padding) || read.is_err() && in_tail(good);
+                good += u32::from(!is_over);
+                if let Ok(frame) = read {
+                    ftl.flash.frames.release(frame);
+                }
             }
         }
         let found = columns[at].as_mut().expect("as above");
         (found.good, found.readable) = (good, good);
     }
     Ok(())
+}
+
+/// Why a block of a column is not what it should be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Missing {
+    /// It is padding.
+    Padding,
+    /// The medium has lost it, or has something else.
+    Lost,
 }
 
 /// Reads blocks of columns: each by itself, with what is in it if that is what it should be, or why it is not.
@@ -470,7 +486,7 @@ fn verify(
     number: u64,
     asked: &[(usize, ChunkId, u32)],
     clock: &mut dyn Clock,
-) -> Result<Vec<Result<Frame, IoError>>, OpenError> {
+) -> Result<Vec<Result<Frame, Missing>>, OpenError> {
     let mut frames = Vec::new();
     if !ftl.flash.frames.acquire_many(FrameForm::Bytes, asked.len(), &mut frames) {
         return Err(lost(format!("{} blocks are to be read, and there are fewer frames", asked.len())));
@@ -483,11 +499,16 @@ fn verify(
     ftl.run(clock, zones, |ftl| !ftl.is_reading())?;
     let mut done = Vec::new();
     ftl.poll_beside(clock.now(), &mut done, zones);
-    let mut verified: Vec<Result<Frame, IoError>> = frames.into_iter().map(Ok).collect();
+    let mut verified: Vec<Result<Frame, Missing>> = frames.into_iter().map(Ok).collect();
     for Done { tag, result, .. } in done {
         if let Err(error) = result
-            && let Ok(frame) = std::mem::replace(&mut verified[tag as usize], Err(error))
+            && let Ok(frame) = verified[tag as usize]
         {
+            // What was read is there only if it could be.
+            let is_read = matches!(error, IoError::WrongBlock { .. });
+            let is_padding = |oob: Oob| oob.kind == BlockKind::Padding;
+            let is_padding = is_read && Oob::peek(&ftl.flash.frames, frame).is_ok_and(is_padding);
+            verified[tag as usize] = Err(if is_padding { Missing::Padding } else { Missing::Lost });
             ftl.flash.frames.release(frame);
         }
     }

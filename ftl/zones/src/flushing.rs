@@ -227,7 +227,7 @@ impl ZoneFtl {
         self.ftl.flash.stirred = true;
     }
 
-    /// Whether a power cut would take nothing: all that was written is on media or in the area, and records say so.
+    /// Whether a power cut would take nothing: all that was written is on media or in the area, and records or write pointers say so.
     pub(crate) fn is_all_saved(&self) -> bool {
         let (zones, flash) = (&self.zones, &self.ftl.flash);
         self.area_lost.is_none()

@@ -682,3 +682,12 @@ fn histories_of_zones_that_once_failed_pass() {
     // Each of many power cuts, soon after one another, left chunks that nobody knew, and none came back before the next.
     assert_eq!(explore(&Run::draw_of(70_016_603, Drives::Zones)).failure, None);
 }
+
+/// A chunk whose pages were elsewhere by the end of the log came back before that end was written again. The next power cut took the end.
+#[test]
+fn chunks_of_pages_come_back_when_what_was_found_of_the_log_is_durable() {
+    let steps = "S0+1 i25000 A0+4 x20/59 S0+76 D0+1 S2413+1 S0+189 S4799+69 Q0+1 S5837+167 A1828+1 D0+1 Q0+1 x1/68 A0+85 S0+13 R0+0 \
+                 S0+142 Q0+1 S0+92 A0+100 S0+50 f Q0+1 Q0+1 A0+3 x1+3/1/1/50 x1+26~4492/143~3437/1/113 A0+13";
+    let run = Run::with_steps(1_520, Drives::Pages, parse_steps(steps).unwrap()).unwrap();
+    assert_eq!(explore(&run).failure, None);
+}

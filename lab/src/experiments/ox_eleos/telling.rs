@@ -164,6 +164,7 @@ fn programmed(cases: &Cases) -> Table {
         ("way", ""),
         ("host or map", "bytes/byte"),
         ("pages", "bytes/byte"),
+        ("headers and slack", "bytes/byte"),
         ("moved", "bytes/byte"),
         ("log", "bytes/byte"),
         ("padding", "bytes/byte"),
@@ -174,6 +175,7 @@ fn programmed(cases: &Cases) -> Table {
         let shares = [
             &[Purpose::Data, Purpose::Map][..],
             &[Purpose::Tenant],
+            &[Purpose::Header, Purpose::Slack],
             &[Purpose::Relocation],
             &OF_LOG,
             &[Purpose::Padding],
