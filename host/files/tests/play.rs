@@ -113,9 +113,7 @@ impl<M: Media> Play<M> {
             }
             17 => {
                 if let Some(name) = self.any_name() {
-                    files.delete(&name).unwrap();
-                    self.names.remove(&name);
-                    self.changed();
+                    self.delete(files, &name);
                 }
             }
             18 => {
@@ -200,6 +198,26 @@ impl<M: Media> Play<M> {
     fn verify(&self, files: &Volume<M>, name: &str) {
         let Expected { id, written, .. } = self.names[name];
         assert_eq!(content(files, name), bytes(id, 0, written), "{name}");
+    }
+
+    /// Writes a whole table of `count` bytes, and syncs it.
+    pub fn table(&mut self, files: &Volume<M>, path: &str, count: u64) {
+        let mut writer = files.create(path, FileKind::Table).unwrap();
+        let id = self.next_id;
+        self.next_id += 1;
+        if self.names.remove(path).is_some() {
+            self.changed();
+        }
+        writer.append(&bytes(id, 0, count)).unwrap();
+        writer.sync().unwrap();
+        self.names.insert(path.to_owned(), Expected { id, kind: FileKind::Table, synced: count, written: count });
+        self.synced();
+    }
+
+    pub fn delete(&mut self, files: &Volume<M>, path: &str) {
+        files.delete(path).unwrap();
+        self.names.remove(path);
+        self.changed();
     }
 
     /// Ends all writers as a crash does: one that is dropped would commit what it has.
