@@ -144,6 +144,9 @@ pub fn open(path: &Path, access: Access) -> Result<TableVolume, FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use openftl_files::FileKind;
+    use openftl_media::Profile;
+    use openftl_zones::{Face, Ftl, Limits, ZoneConfig, ZoneFtl};
 
     #[test]
     fn descriptions_that_cannot_have_files_are_refused_with_the_field() {
@@ -161,5 +164,28 @@ mod tests {
         refused(&format!("{stored}{of_zones}"), "none.oftl: make it first");
         refused(&format!("{stored}{of_zones}[host]\nfiles = \"unix:/tmp/x\"\n"), "host.files");
         refused(&format!("{stored}{of_zones}[[namespace]]\nname = \"x\"\nkind = \"block\"\n"), "[[namespace]]");
+    }
+    #[test]
+    fn a_drive_of_zones_that_is_named_itself_has_files_and_is_looked_at_without_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("zoned.oftl");
+        let profile = Profile::builtin("tiny").unwrap();
+        let device = EmulatedDevice::create(&disk, &profile, 64, MediaTiming::Instant, 1).unwrap();
+        let limits = Limits { max_open: 4, max_active: 6 };
+        let zones =
+            ZoneConfig { face: Face::Zones, width: 2, limits, zones: None, extension_bytes: 0, window_blocks: 0 };
+        let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
+        let drive = ZoneFtl::format(device, Config::default(), zones, &mut clock).unwrap();
+        drop(drive.close(&mut clock).unwrap());
+        let volume = open(&disk, Access::ReadWrite).unwrap();
+        let mut writer = volume.create("/log", FileKind::Log).unwrap();
+        writer.append(b"here").unwrap();
+        writer.close().unwrap();
+        assert_eq!(volume.close(), Ok(true));
+        let volume = open(&disk, Access::Inspect).unwrap();
+        assert!(matches!(volume.delete("/log"), Err(FileError::ReadOnly(_))));
+        let mut found = [0; 10];
+        assert_eq!(volume.open_read("/log").unwrap().read(0, &mut found), Ok(4));
+        assert_eq!(&found[..4], b"here");
     }
 }

@@ -109,11 +109,12 @@ impl<M: Media> ZoneFiles<M> {
     /// If the device fails.
     pub fn close(self) -> Result<Option<M>, FileError> {
         let Ok(shared) = Arc::try_unwrap(self.shared) else { return Ok(None) };
-        // Who looks only has changed nothing.
-        shared.sync()?;
+        // The drive is closed whatever became of this. Who looks only has changed nothing.
+        let synced = shared.sync();
         let (drive, mut clock) = shared.dispatcher.into_drive();
         let _ = clock.now();
-        Ok(Some(drive.close(&mut clock)?))
+        let media = drive.close(&mut clock)?;
+        synced.map(|()| Some(media))
     }
 
     /// Gives the device back as it is: what a crash leaves behind. `None` if somebody still uses the drive.
