@@ -122,10 +122,10 @@ impl<M: Media> FileReader<M> {
         };
         let submit = |owned: &mut TableOwned<M>, tag: u64, place: u32, frames: &[Frame]| {
             let now = owned.now;
-            Ok(match (log, table) {
-                (None, Some(table)) => owned.drive.read(now, tag, table, place, frames)?,
-                _ => owned.drive.submit(now, tag, Request::Read { first: place.into(), frames })?,
-            })
+            match (log, table) {
+                (None, Some(table)) => owned.drive.read(now, tag, table, place, frames).map_err(FileError::from),
+                _ => Ok(owned.drive.submit(now, tag, Request::Read { first: place.into(), frames })?),
+            }
         };
         read_pieces(&self.shared.dispatcher, requests, bytes, locate, submit);
     }

@@ -44,7 +44,7 @@ fn judge_all(points: Vec<CrashPoint>, allowed: &[Snapshot], what: &str, counts: 
     for point in points {
         counts.points += 1;
         let what = format!("{what}, event {}, torn {}", point.event, point.torn);
-        if counts.points % RECOVERIES == 0 {
+        if counts.points.is_multiple_of(RECOVERIES) {
             let wire = Wire::new(point.device);
             wire.watch();
             let files = ZoneFiles::open(wire.clone(), small(), Access::ReadWrite, Pace::Virtual).unwrap();
