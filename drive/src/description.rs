@@ -31,8 +31,8 @@
 //! scrub_interval = "7d"           # everything is read once in this time; or "never"
 //! wear_spread_max = 32            # resets that chunks of a group may differ by before data move; 0: any number
 //!
-//!                                 # with kind = "zones", for NVMe hosts: media.capacity is what zones can hold, and of the above only
-//!                                 # the checkpoints are for them
+//!                                 # with kind = "zones", for NVMe hosts or for RocksDB: media.capacity is what zones can hold, and of
+//!                                 # the above only the checkpoints are for them
 //! zone_width = 4                  # parallel units of a zone; left out: those of a group
 //! max_open_zones = 14             # that are open at a time
 //! max_active_zones = 14           # that are open or closed at a time

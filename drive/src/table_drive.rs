@@ -212,12 +212,7 @@ impl TableDrive {
             let device = self.flash.in_memory(chunks, timing, seed).map_err(|error| device_error(&error))?;
             return Files::format(device, self.config(seed), self.placement, pace);
         };
-        if !disk.exists() {
-            let disk = disk.display();
-            return Err(FileError::NotFound(format!(
-                "{disk}: make it first, with `openftl create {disk}` and the drive description as --drive"
-            )));
-        }
+        placed(disk)?;
         let device = self.flash.open(disk, access, timing).map_err(|error| device_error(&error))?;
         let files = Files::open(device, self.config(0), self.placement, access, pace)
             .map_err(|error| error.of(&disk.display().to_string()))?;
@@ -228,6 +223,17 @@ impl TableDrive {
         }
         Ok(files)
     }
+}
+
+/// Whether a drive that is to be opened has been made.
+pub(crate) fn placed(disk: &Path) -> Result<(), FileError> {
+    if disk.exists() {
+        return Ok(());
+    }
+    let disk = disk.display();
+    Err(FileError::NotFound(format!(
+        "{disk}: make it first, with `openftl create {disk}` and the drive description as --drive"
+    )))
 }
 
 /// Opens the table drive that is stored in `disk` to look at it, whatever it was described as.
@@ -248,7 +254,7 @@ impl From<NewFileError> for FileError {
 }
 
 /// What is wrong with a file that somebody wrote, and its fix, in one line.
-fn invalid_as_said(failure: &Failure) -> FileError {
+pub(crate) fn invalid_as_said(failure: &Failure) -> FileError {
     FileError::Invalid(match failure.what_to_do() {
         Some(fix) => format!("{}; {fix}", failure.what()),
         None => failure.what().to_owned(),
@@ -283,7 +289,7 @@ pub fn written(endpoint: &Endpoint) -> String {
     }
 }
 
-fn device_error(error: &DeviceError) -> FileError {
+pub(crate) fn device_error(error: &DeviceError) -> FileError {
     let text = error.to_string();
     match error {
         DeviceError::Store(StoreError::Locked { .. }) => FileError::Busy(text),

@@ -20,6 +20,7 @@
 //! | `control` | what a client says to a drive's control socket, and the drive to it | the same requests however they arrive |
 //! | `catalog` | the blocks of a table drive's catalog | the same entries again |
 //! | `file_note` | the note of a file on a table drive | the same again |
+//! | `zone_files` | records and batches of the catalog of files on zones | the same again |
 //! | `files_wire` | what a process says to the server of a table drive, and the server to it | the same |
 //! | `log_block` | a block of the log | the same records again |
 //! | `flash` | all metadata of a drive: superblocks, log, checkpoints | it opens, or says why not; what opens works |
@@ -62,6 +63,7 @@ mod store_of_pages;
 mod superblock;
 mod traces;
 mod values;
+mod zone_files;
 
 /// One parser, or several that work together.
 pub struct Target {
@@ -72,7 +74,7 @@ pub struct Target {
 }
 
 /// All of them, by name.
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: [Target; 24] = [
     Target { name: "alfs", run: alfs::run },
     Target { name: "catalog", run: catalog::run },
     Target { name: "control", run: control::run },
@@ -96,4 +98,5 @@ pub const TARGETS: [Target; 23] = [
     Target { name: "superblock", run: superblock::run },
     Target { name: "traces", run: traces::run },
     Target { name: "values", run: values::run },
+    Target { name: "zone_files", run: zone_files::run },
 ];

@@ -1,11 +1,12 @@
-//! `openftl files`: what is on a table drive, or on the one that a server has open.
+//! `openftl files`: what is on a table drive, on one whose files are on zones, or on the one that a server has open.
 
 use crate::cli;
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
+use openftl_drive::file_drive::{self, FileDrive};
 use openftl_drive::small_file::is_stored_drive;
-use openftl_drive::table_drive::{self, TableDrive, TableVolume};
+use openftl_drive::table_drive::TableVolume;
 use openftl_files::{Attributes, FileError, FileKind, Volume};
 use openftl_parts::Access;
 use serde::Serialize;
@@ -68,12 +69,12 @@ fn open(drive: &Path) -> Result<TableVolume, Failure> {
         error => failure(error),
     };
     if is_stored_drive(drive) {
-        return table_drive::look_at(drive).map(Volume::Here).map_err(|error| failure_on(error, drive));
+        return file_drive::open(drive, Access::Inspect).map_err(|error| failure_on(error, drive));
     }
-    let described = TableDrive::read(drive).map_err(failure)?;
+    let described = FileDrive::read(drive).map_err(failure)?;
     let Some(disk) = described.disk() else {
         return match described.open_or_connect(Access::Inspect).map_err(failure)? {
-            Volume::Here(_) => Err(Failure::bad_input(format_args!(
+            Volume::Here(_) | Volume::Zoned(_) => Err(Failure::bad_input(format_args!(
                 "{}: the drive is in memory, and gone with its program",
                 drive.display()
             ))

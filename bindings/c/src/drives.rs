@@ -1,8 +1,10 @@
 //! The drives that this process has open: each once, however often it is asked for.
 
 use crate::Shared;
-use openftl_drive::table_drive::{TableDrive, TableVolume};
-use openftl_files::{FileError, Volume, Watch};
+use openftl_core::Time;
+use openftl_drive::file_drive;
+use openftl_drive::table_drive::TableVolume;
+use openftl_files::{FileError, Volume};
 use openftl_media::EmulatedDevice;
 use openftl_parts::Access;
 use std::collections::HashMap;
@@ -48,11 +50,12 @@ impl Drive {
         if let Some(files) = drives.get(&file).filter(|files| !is_broken(files)) {
             return Ok(Drive { files: Some(Arc::clone(files)), file });
         }
-        let files = Arc::new(TableDrive::read(&file)?.open_or_connect(Access::ReadWrite)?);
+        let files = Arc::new(file_drive::open(&file, Access::ReadWrite)?);
         if let Some(text) = std::env::var_os(POWER_CUT_VARIABLE) {
-            let watch = power_cut(&text.to_string_lossy())?;
+            let cut = PowerCut::read(&text.to_string_lossy())?;
             match &*files {
-                Volume::Here(files) => files.watch(watch),
+                Volume::Here(files) => files.watch(Box::new(move |drive, now| cut.look(drive.media_mut(), now))),
+                Volume::Zoned(files) => files.watch(Box::new(move |drive, now| cut.look(drive.media_mut(), now))),
                 Volume::Served(_) => {
                     return Err(FileError::Invalid(format!(
                         "{POWER_CUT_VARIABLE}: a server has the drive; cut its power with `openftl ctl`"
@@ -103,20 +106,30 @@ const STATISTICS_VARIABLE: &str = "OPENFTL_STATISTICS";
 /// the power cut left. For those who test what a database bears.
 const POWER_CUT_VARIABLE: &str = "OPENFTL_POWER_CUT";
 
-fn power_cut(text: &str) -> Result<Watch<EmulatedDevice>, FileError> {
-    let (count, torn) = text.split_once(',').map_or((text, false), |(count, how)| (count, how.trim() == "torn"));
-    let commands: u64 = count.trim().parse().map_err(|_| {
-        FileError::Invalid(format!(
-            "{POWER_CUT_VARIABLE}={text}: give a number of commands of the device, like 10000 or 10000,torn"
-        ))
-    })?;
-    Ok(Box::new(move |drive, now| {
-        if drive.block().media().statistics().commands >= commands {
+#[derive(Clone, Copy)]
+struct PowerCut {
+    commands: u64,
+    torn: bool,
+}
+
+impl PowerCut {
+    fn read(text: &str) -> Result<PowerCut, FileError> {
+        let (count, torn) = text.split_once(',').map_or((text, false), |(count, how)| (count, how.trim() == "torn"));
+        let commands = count.trim().parse().map_err(|_| {
+            FileError::Invalid(format!(
+                "{POWER_CUT_VARIABLE}={text}: give a number of commands of the device, like 10000 or 10000,torn"
+            ))
+        })?;
+        Ok(PowerCut { commands, torn })
+    }
+
+    fn look(self, device: &mut EmulatedDevice, now: Time) {
+        if device.statistics().commands >= self.commands {
             // Whatever became of it, the power is gone.
-            let _ = drive.media_mut().power_cut(now, torn);
+            let _ = device.power_cut(now, self.torn);
             std::process::abort();
         }
-    }))
+    }
 }
 
 /// Whether the server of a drive has gone.

@@ -3,7 +3,7 @@
 use crate::error::ZoneError;
 use crate::state::Action;
 use openftl_core::{Frame, Time};
-use openftl_parts::target::Durability;
+use openftl_parts::target::{Durability, Ended};
 
 /// What a host may ask. Addresses and lengths are in logical blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,4 +77,16 @@ pub struct ZoneDone {
     pub address: Option<u64>,
     /// When.
     pub at: Time,
+}
+
+impl Ended for ZoneDone {
+    type Outcome = Result<(), ZoneError>;
+
+    fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    fn outcome(self) -> Self::Outcome {
+        self.result
+    }
 }

@@ -3,6 +3,7 @@
 use openftl_dispatch::Stopped;
 use openftl_parts::{IoError, OpenError};
 use openftl_tables::TableError;
+use openftl_zones::ZoneError;
 
 /// Why something could not be done. Each has one fate: the caller is told, and the drive goes on.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -125,6 +126,18 @@ impl From<TableError> for FileError {
             TableError::ReadOnly(_) | TableError::Io(IoError::ReadOnly) => FileError::ReadOnly(text),
             TableError::Io(IoError::WrongBlock { .. }) => FileError::Corruption(text),
             TableError::Io(_) => FileError::Io(text),
+        }
+    }
+}
+
+impl From<ZoneError> for FileError {
+    fn from(error: ZoneError) -> FileError {
+        let text = error.to_string();
+        match error {
+            ZoneError::TooManyActive { .. } | ZoneError::TooManyOpen { .. } => FileError::Busy(text),
+            ZoneError::DriveReadOnly(_) | ZoneError::Io(IoError::ReadOnly) => FileError::ReadOnly(text),
+            ZoneError::Io(IoError::WrongBlock { .. }) => FileError::Corruption(text),
+            _ => FileError::Io(text),
         }
     }
 }

@@ -5,7 +5,7 @@ mod statistics;
 
 pub(crate) use shared_state::{Shared, TableOwned, TableOwner};
 pub(crate) use statistics::{Counts, NameCounts};
-pub use statistics::{FileStatistics, NameStatistics};
+pub use statistics::{FileStatistics, NameStatistics, TableFigures};
 
 use crate::log_area::LogArea;
 use crate::names::{Names, Node};
@@ -16,12 +16,12 @@ use crate::{FileError, FileKind, path};
 use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_dispatch::{Bell, Dispatcher, Pace, PaceClock};
 use openftl_media::Media;
-use openftl_parts::{Access, Config, Purpose};
+use openftl_parts::{Access, Config};
 use openftl_tables::{Ftl, TableFtl, TablePlacement};
 use shared_state::Area;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 /// What a file or folder is like.
@@ -148,7 +148,6 @@ impl<M: Media> Files<M> {
                 names: Mutex::new(names),
                 area: Mutex::new(area),
                 counts: Counts::default(),
-                by_name: Mutex::default(),
                 table_bytes_max,
             }),
         }
@@ -209,42 +208,10 @@ impl<M: Media> Files<M> {
     /// What the drive did since it was opened.
     #[must_use]
     pub fn statistics(&self) -> FileStatistics {
-        let counts = &self.shared.counts;
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let by_name = self.shared.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        let by_name = by_name.iter().map(|(name, counts)| {
-            (name.clone(), NameStatistics { bytes_written: load(&counts.bytes), syncs: load(&counts.syncs) })
-        });
-        let by_name = by_name.collect();
         let owner = self.shared.dispatcher.look();
         let (block, tables) = owner.drive.statistics();
-        let written = load(&counts.table_bytes) + load(&counts.log_bytes);
-        let nand = block.nand_blocks_written();
-        FileStatistics {
-            table_bytes_written: load(&counts.table_bytes),
-            log_bytes_written: load(&counts.log_bytes),
-            reads: load(&counts.reads),
-            bytes_read: load(&counts.bytes_read),
-            blocks_read: block.host_blocks_read,
-            blocks_in_memory: block.buffer_hits,
-            syncs: load(&counts.syncs),
-            syncs_for_nothing: load(&counts.syncs_for_nothing),
-            by_name,
-            programmed: Purpose::BESIDE_A_TENANT
-                .iter()
-                .map(|purpose| (purpose.name(), block.programmed_for(*purpose)))
-                .collect(),
-            nand_blocks_written: nand,
-            write_amplification: if written == 0 { 0.0 } else { (nand * BLOCK_BYTES as u64) as f64 / written as f64 },
-            resets: block.resets,
-            program_failures: block.program_failures,
-            blocks_moved: block.cared.iter().map(|moved| moved.blocks).sum(),
-            reset_failures: block.reset_failures,
-            read_failures: block.read_failures,
-            tables: *tables,
-            waits: owner.drive.waits(),
-            pu_busy: owner.drive.block().media().pu_busy(),
-        }
+        let figures = TableFigures { tables: *tables, waits: owner.drive.waits() };
+        FileStatistics::of(&self.shared.counts, block, owner.drive.block().media().pu_busy(), figures)
     }
 
     /// Makes a file, in place of one of that name if there is one.

@@ -1,4 +1,4 @@
-//! Files on a table drive, for a database that is an LSM-tree: what RocksDB calls a file system.
+//! Files on a table drive, for a database that is an LSM-tree: what RocksDB calls a file system. [`zoned`] has the same files on zones.
 //!
 //! ```text
 //!   /db/000123.sst ──▶ a table of the drive: written once, there as a whole or not at all
@@ -24,6 +24,8 @@
 //! | `names` | which files there are |
 //! | `writer`, `table_file`, `log_file` | files being written |
 //! | `reader` | files being read |
+//! | `pieces` | parts of a read, between a buffer and frames |
+//! | [`zoned`] | files on zones: the same functions over another FTL |
 //! | [`files`], with `shared_state` and `statistics` | the drive, what its users share, and what is counted |
 //! | [`error`] | what can go wrong |
 //! | [`wire`] | what a process says to the one that has the drive open |
@@ -42,6 +44,7 @@ mod log_file;
 mod names;
 pub mod note;
 pub mod path;
+mod pieces;
 mod reader;
 pub mod server;
 pub mod stream;
@@ -49,16 +52,18 @@ mod table_file;
 pub mod volume;
 pub mod wire;
 mod writer;
+pub mod zoned;
 
 pub use client::Client;
 pub use error::FileError;
-pub use files::{Attributes, FileStatistics, Files, NameStatistics, Watch};
+pub use files::{Attributes, FileStatistics, Files, NameStatistics, TableFigures, Watch};
 pub use openftl_dispatch::{Bell, Pace, PaceClock};
 pub use reader::{FileReader, ReadRequest};
 pub use server::FileServer;
 pub use stream::Stream;
 pub use volume::{Volume, VolumeReader, VolumeSync, VolumeWriter};
 pub use writer::{FileWriter, PendingSync, REWRITE_BYTES_MAX};
+pub use zoned::{ZoneFileStatistics, ZoneFiles, ZoneReader, ZoneSync, ZoneWriter};
 
 /// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]

@@ -6,8 +6,9 @@
 use crate::files::note_of;
 use crate::log_area::{EXTENT_BLOCKS_MAX, EXTENT_BLOCKS_MIN};
 use crate::names::Contents;
+use crate::pieces::take_frames;
 use crate::reader::locate;
-use crate::writer::{FileWriter, take_frames};
+use crate::writer::FileWriter;
 use crate::{FileError, note::LogExtent};
 use openftl_core::BLOCK_BYTES;
 use openftl_media::Media;
@@ -50,7 +51,7 @@ impl<M: Media> FileWriter<M> {
             let (place, blocks) = locate(&contents.extents, first + done as u64, (count - done).min(WRITE_BLOCKS_MAX));
             let mut frames = Vec::with_capacity(blocks);
             let owner = self.shared.dispatcher.own()?;
-            let (mut owner, taken) = take_frames(&self.shared, owner, blocks, &mut frames);
+            let (mut owner, taken) = take_frames(&self.shared.dispatcher, owner, blocks, &mut frames);
             taken?;
             for (frame, block) in frames.iter().zip(contents.tail[done * BLOCK_BYTES..].chunks(BLOCK_BYTES)) {
                 let bytes = owner.drive.frames_mut().bytes_mut(*frame);

@@ -73,16 +73,28 @@ impl Node {
     }
 }
 
-/// Every name of a drive.
-pub(crate) struct Names {
-    nodes: BTreeMap<String, Arc<Node>>,
+/// Something that a name stands for.
+pub(crate) trait Named {
+    /// What it is.
+    fn kind(&self) -> FileKind;
+}
+
+impl Named for Node {
+    fn kind(&self) -> FileKind {
+        self.kind
+    }
+}
+
+/// Every name of a drive, and the node that each stands for.
+pub(crate) struct Names<N = Node> {
+    nodes: BTreeMap<String, Arc<N>>,
     locked: HashSet<String>,
     /// Changes of names so far.
     named: u64,
 }
 
-impl Names {
-    pub(crate) fn new() -> Names {
+impl<N: Named> Names<N> {
+    pub(crate) fn new() -> Names<N> {
         Names { nodes: BTreeMap::new(), locked: HashSet::new(), named: 0 }
     }
 
@@ -97,14 +109,14 @@ impl Names {
         self.named = self.named.max(named);
     }
 
-    pub(crate) fn get(&self, path: &str) -> Result<&Arc<Node>, FileError> {
+    pub(crate) fn get(&self, path: &str) -> Result<&Arc<N>, FileError> {
         self.nodes.get(path).ok_or_else(|| FileError::NotFound(path.to_owned()))
     }
 
     /// The same, if it is a file.
-    pub(crate) fn file(&self, path: &str) -> Result<&Arc<Node>, FileError> {
+    pub(crate) fn file(&self, path: &str) -> Result<&Arc<N>, FileError> {
         let node = self.get(path)?;
-        match node.kind {
+        match node.kind() {
             FileKind::Folder => Err(FileError::Invalid(format!("{path} is a folder"))),
             FileKind::Table | FileKind::Log => Ok(node),
         }
@@ -113,7 +125,7 @@ impl Names {
     pub(crate) fn expect_folder(&self, path: &str) -> Result<(), FileError> {
         match self.nodes.get(path) {
             _ if path == "/" => Ok(()),
-            Some(node) if node.kind == FileKind::Folder => Ok(()),
+            Some(node) if node.kind() == FileKind::Folder => Ok(()),
             Some(_) => Err(FileError::Invalid(format!("{path} is a file, and no folder"))),
             None => Err(FileError::NotFound(path.to_owned())),
         }
@@ -127,16 +139,16 @@ impl Names {
         }
     }
 
-    pub(crate) fn insert(&mut self, path: &str, node: Arc<Node>) -> Option<Arc<Node>> {
+    pub(crate) fn insert(&mut self, path: &str, node: Arc<N>) -> Option<Arc<N>> {
         self.nodes.insert(path.to_owned(), node)
     }
 
-    pub(crate) fn remove(&mut self, path: &str) -> Option<Arc<Node>> {
+    pub(crate) fn remove(&mut self, path: &str) -> Option<Arc<N>> {
         self.nodes.remove(path)
     }
 
     /// What is in a folder, by the names that it has there.
-    pub(crate) fn in_folder<'a>(&'a self, folder: &str) -> impl Iterator<Item = (&'a str, &'a Arc<Node>)> {
+    pub(crate) fn in_folder<'a>(&'a self, folder: &str) -> impl Iterator<Item = (&'a str, &'a Arc<N>)> {
         let prefix = if folder == "/" { "/".to_owned() } else { format!("{folder}/") };
         let length = prefix.len();
         let from = self.nodes.range::<str, _>((std::ops::Bound::Excluded(prefix.as_str()), std::ops::Bound::Unbounded));
@@ -145,9 +157,9 @@ impl Names {
             .filter(|(name, _)| !name.contains('/'))
     }
 
-    /// Whether the drive has no other table.
-    pub(crate) fn has_no_table_but(&self, node: &Arc<Node>) -> bool {
-        self.nodes.values().all(|other| other.table.get().is_none() || Arc::ptr_eq(other, node))
+    /// Everything that has a name.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<N>> {
+        self.nodes.values()
     }
 
     pub(crate) fn lock(&mut self, path: &str) -> bool {
@@ -156,5 +168,12 @@ impl Names {
 
     pub(crate) fn unlock(&mut self, path: &str) -> bool {
         self.locked.remove(path)
+    }
+}
+
+impl Names {
+    /// Whether the drive has no other table.
+    pub(crate) fn has_no_table_but(&self, node: &Arc<Node>) -> bool {
+        self.nodes().all(|other| other.table.get().is_none() || Arc::ptr_eq(other, node))
     }
 }

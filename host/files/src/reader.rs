@@ -3,19 +3,14 @@
 use crate::files::{Counts, Shared, TableOwned, TableOwner};
 use crate::names::Node;
 use crate::note::LogExtent;
+use crate::pieces::{available, read_pieces};
 use crate::{FileError, FileKind};
-use openftl_core::{BLOCK_BYTES, Frame};
-use openftl_dispatch::Until;
+use openftl_core::Frame;
 use openftl_media::Media;
-use openftl_parts::{Request, Target};
+use openftl_parts::Request;
 use openftl_tables::TableId;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-
-const BLOCK: u64 = BLOCK_BYTES as u64;
-
-/// Blocks of one request to the drive, at most: 256 KiB.
-const READ_BLOCKS_MAX: usize = 64;
 
 /// A file that can be read, whatever becomes of its name.
 pub struct FileReader<M: Media> {
@@ -33,18 +28,6 @@ pub struct ReadRequest<'a> {
     pub buffer: &'a mut [u8],
     /// How much that was, or why nothing was read.
     pub result: Result<usize, FileError>,
-}
-
-/// A part of a read that the drive does at a time.
-struct Piece {
-    request: usize,
-    /// Where in the request's buffer it goes, and how many bytes.
-    at: usize,
-    bytes: usize,
-    /// Where in its first block it begins.
-    within: usize,
-    tag: u64,
-    frames: Vec<Frame>,
 }
 
 impl<M: Media> FileReader<M> {
@@ -131,90 +114,21 @@ impl<M: Media> FileReader<M> {
     }
 
     fn read_pieces(&self, requests: &mut [ReadRequest<'_>], log: Option<(u64, &[LogExtent])>) {
-        let mut owner = match self.shared.dispatcher.own() {
-            Ok(owner) => owner,
-            Err(stopped) => {
-                return requests.iter_mut().for_each(|request| request.result = Err(stopped.clone().into()));
+        let bytes = log.map_or_else(|| self.node.bytes(), |(on_drive, _)| on_drive);
+        let table = self.table.get().copied().or_else(|| self.table(&mut self.shared.dispatcher.own().ok()?));
+        let locate = |block: u64, wanted: usize| match log {
+            Some((_, extents)) => locate(extents, block, wanted),
+            None => (block as u32, wanted),
+        };
+        let submit = |owned: &mut TableOwned<M>, tag: u64, place: u32, frames: &[Frame]| {
+            let now = owned.now;
+            match (log, table) {
+                (None, Some(table)) => owned.drive.read(now, tag, table, place, frames).map_err(FileError::from),
+                _ => Ok(owned.drive.submit(now, tag, Request::Read { first: place.into(), frames })?),
             }
         };
-        let bytes = log.map_or_else(|| self.node.bytes(), |(on_drive, _)| on_drive);
-        let mut pieces: Vec<Piece> = Vec::new();
-        let table = self.table(&mut owner);
-        for index in 0..requests.len() {
-            let length = available(bytes, &requests[index]);
-            requests[index].result = Ok(length);
-            let mut at = 0;
-            while at < length {
-                let offset = requests[index].offset + at as u64;
-                let (block, within) = (offset / BLOCK, (offset % BLOCK) as usize);
-                let wanted = (within + length - at).div_ceil(BLOCK_BYTES).min(READ_BLOCKS_MAX);
-                let (place, count) = match log {
-                    Some((_, extents)) => locate(extents, block, wanted),
-                    None => (block as u32, wanted),
-                };
-                let mut frames = Vec::with_capacity(count);
-                if !matches!(owner.lend(count, &mut frames), Until::Found(())) {
-                    // What this thread has read already gives frames back.
-                    for piece in pieces.drain(..) {
-                        owner = self.finish(owner, piece, requests);
-                    }
-                    let lend = |owned: &mut TableOwned<M>| owned.lend(count, &mut frames);
-                    let (after, lent) = self.shared.dispatcher.wait_until(owner, 0, lend);
-                    owner = after;
-                    if let Err(stopped) = lent {
-                        requests[index].result = Err(stopped.into());
-                        return;
-                    }
-                }
-                let (now, tag) = (owner.now, owner.tag());
-                let submitted = match (log, table) {
-                    (None, Some(table)) => owner.drive.read(now, tag, table, place, &frames),
-                    _ => owner.drive.submit(now, tag, Request::Read { first: place.into(), frames: &frames }),
-                };
-                let read = (count * BLOCK_BYTES - within).min(length - at);
-                if let Err(error) = submitted {
-                    owner.give_back(&frames);
-                    requests[index].result = Err(error.into());
-                    break;
-                }
-                pieces.push(Piece { request: index, at, bytes: read, within, tag, frames });
-                at += read;
-            }
-        }
-        for piece in pieces {
-            owner = self.finish(owner, piece, requests);
-        }
+        read_pieces(&self.shared.dispatcher, requests, bytes, locate, submit);
     }
-
-    /// Waits for a piece and copies it to where it is wanted.
-    fn finish<'a>(
-        &'a self,
-        owner: TableOwner<'a, M>,
-        piece: Piece,
-        requests: &mut [ReadRequest<'_>],
-    ) -> TableOwner<'a, M> {
-        let (mut owner, result) = self.shared.wait(owner, piece.tag);
-        let request = &mut requests[piece.request];
-        match result {
-            Err(error) => request.result = Err(error),
-            Ok(()) => {
-                let (mut to, mut within) = (&mut request.buffer[piece.at..piece.at + piece.bytes], piece.within);
-                for frame in &piece.frames {
-                    let count = (BLOCK_BYTES - within).min(to.len());
-                    let (here, rest) = to.split_at_mut(count);
-                    here.copy_from_slice(&owner.drive.frames().bytes(*frame)[within..within + count]);
-                    (to, within) = (rest, 0);
-                }
-            }
-        }
-        owner.give_back(&piece.frames);
-        owner
-    }
-}
-
-/// How much of a request there is in a file of `bytes`.
-fn available(bytes: u64, request: &ReadRequest<'_>) -> usize {
-    bytes.saturating_sub(request.offset).min(request.buffer.len() as u64) as usize
 }
 
 /// Where block `block` of a log file is in the log area, and how many of the `wanted` blocks from there on follow it.

@@ -5,7 +5,8 @@
 //! right, and slow, and what no database does as a rule.
 
 use crate::files::note_of;
-use crate::writer::{FileWriter, take_frames};
+use crate::pieces::take_frames;
+use crate::writer::FileWriter;
 use crate::{FileError, note::Note};
 use openftl_core::{BLOCK_BYTES, Frame};
 use openftl_dispatch::Until;
@@ -103,7 +104,7 @@ impl<M: Media> FileWriter<M> {
             let room = room?.inspect_err(|_| self.table.has_failed = true)?;
             let count =
                 if owner.drive.frames().available(openftl_core::FrameForm::Bytes) > room as usize { room } else { 1 };
-            let (after, taken) = take_frames(&self.shared, owner, count as usize, &mut frames);
+            let (after, taken) = take_frames(&self.shared.dispatcher, owner, count as usize, &mut frames);
             owner = after;
             taken?;
             let mut filled = 0;

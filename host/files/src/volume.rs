@@ -1,6 +1,7 @@
-//! Files of a drive that this process has open, or that a server has: the same functions, whichever it is.
+//! Files of a drive that this process has open, on tables or on zones, or that a server has: the same functions, whichever it is.
 
 use crate::client::{Client, ClientReader, ClientSync, ClientWriter};
+use crate::zoned::{ZoneFiles, ZoneReader, ZoneSync, ZoneWriter};
 use crate::{Attributes, FileError, FileKind, FileReader, FileWriter, Files, PendingSync, ReadRequest};
 use openftl_media::Media;
 use openftl_tables::TableLifetime;
@@ -9,6 +10,8 @@ use openftl_tables::TableLifetime;
 pub enum Volume<M: Media> {
     /// It is open here.
     Here(Files<M>),
+    /// The same, and its files are on zones.
+    Zoned(ZoneFiles<M>),
     /// A server has it open.
     Served(Client),
 }
@@ -17,6 +20,8 @@ pub enum Volume<M: Media> {
 pub enum VolumeWriter<M: Media> {
     /// Of a drive that is open here.
     Here(FileWriter<M>),
+    /// On zones.
+    Zoned(ZoneWriter<M>),
     /// Of a served one.
     Served(ClientWriter),
 }
@@ -25,6 +30,8 @@ pub enum VolumeWriter<M: Media> {
 pub enum VolumeReader<M: Media> {
     /// Of a drive that is open here.
     Here(FileReader<M>),
+    /// On zones.
+    Zoned(ZoneReader<M>),
     /// Of a served one.
     Served(ClientReader),
 }
@@ -33,6 +40,8 @@ pub enum VolumeReader<M: Media> {
 pub enum VolumeSync<M: Media> {
     /// Of a drive that is open here.
     Here(PendingSync<M>),
+    /// On zones.
+    Zoned(ZoneSync<M>),
     /// Of a served one.
     Served(ClientSync),
 }
@@ -42,6 +51,7 @@ macro_rules! either {
     ($it:expr, $of:ident, $found:ident => $deed:expr) => {
         match $it {
             $of::Here($found) => $deed,
+            $of::Zoned($found) => $deed,
             $of::Served($found) => $deed,
         }
     };
@@ -55,6 +65,7 @@ impl<M: Media> Volume<M> {
     pub fn space(&self) -> Result<(u64, u64), FileError> {
         match self {
             Volume::Here(files) => Ok(files.space()),
+            Volume::Zoned(files) => Ok(files.space()),
             Volume::Served(client) => client.space(),
         }
     }
@@ -64,12 +75,12 @@ impl<M: Media> Volume<M> {
     /// # Errors
     /// If the connection to the server breaks.
     pub fn statistics(&self) -> Result<String, FileError> {
-        match self {
-            Volume::Here(files) => {
-                serde_json::to_string(&files.statistics()).map_err(|error| FileError::Io(error.to_string()))
-            }
-            Volume::Served(client) => client.statistics(),
-        }
+        let text = match self {
+            Volume::Here(files) => serde_json::to_string(&files.statistics()),
+            Volume::Zoned(files) => serde_json::to_string(&files.statistics()),
+            Volume::Served(client) => return client.statistics(),
+        };
+        text.map_err(|error| FileError::Io(error.to_string()))
     }
 
     /// See [`Files::create`].
@@ -79,6 +90,7 @@ impl<M: Media> Volume<M> {
     pub fn create(&self, path: &str, kind: FileKind) -> Result<VolumeWriter<M>, FileError> {
         Ok(match self {
             Volume::Here(files) => VolumeWriter::Here(files.create(path, kind)?),
+            Volume::Zoned(files) => VolumeWriter::Zoned(files.create(path, kind)?),
             Volume::Served(client) => VolumeWriter::Served(client.create(path, kind)?),
         })
     }
@@ -90,6 +102,7 @@ impl<M: Media> Volume<M> {
     pub fn append_to(&self, path: &str) -> Result<VolumeWriter<M>, FileError> {
         Ok(match self {
             Volume::Here(files) => VolumeWriter::Here(files.append_to(path)?),
+            Volume::Zoned(files) => VolumeWriter::Zoned(files.append_to(path)?),
             Volume::Served(client) => VolumeWriter::Served(client.append_to(path)?),
         })
     }
@@ -101,6 +114,7 @@ impl<M: Media> Volume<M> {
     pub fn open_read(&self, path: &str) -> Result<VolumeReader<M>, FileError> {
         Ok(match self {
             Volume::Here(files) => VolumeReader::Here(files.open_read(path)?),
+            Volume::Zoned(files) => VolumeReader::Zoned(files.open_read(path)?),
             Volume::Served(client) => VolumeReader::Served(client.open_read(path)?),
         })
     }
@@ -184,6 +198,7 @@ impl<M: Media> Volume<M> {
     pub fn close(self) -> Result<bool, FileError> {
         match self {
             Volume::Here(files) => Ok(files.close()?.is_some()),
+            Volume::Zoned(files) => Ok(files.close()?.is_some()),
             Volume::Served(client) => Ok(client.close()),
         }
     }
@@ -267,6 +282,7 @@ impl<M: Media> VolumeWriter<M> {
     pub fn begin_sync(&mut self) -> Result<VolumeSync<M>, FileError> {
         Ok(match self {
             VolumeWriter::Here(writer) => VolumeSync::Here(writer.begin_sync()?),
+            VolumeWriter::Zoned(writer) => VolumeSync::Zoned(writer.begin_sync()?),
             VolumeWriter::Served(writer) => VolumeSync::Served(writer.begin_sync()?),
         })
     }

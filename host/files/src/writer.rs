@@ -1,13 +1,11 @@
 //! A file being written, by one thread at a time.
 
-use crate::files::{Counts, NameCounts, Shared, TableOwned, TableOwner, now_s};
+use crate::files::{Counts, NameCounts, Shared, now_s};
 use crate::names::Node;
 use crate::table_file::TableFile;
 use crate::{FileError, FileKind};
 use openftl_core::BLOCK_BYTES;
-use openftl_dispatch::Until;
 use openftl_media::Media;
-use openftl_parts::Target;
 use openftl_tables::{TableLifetime, Wish};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +28,7 @@ pub struct FileWriter<M: Media> {
 impl<M: Media> FileWriter<M> {
     pub(crate) fn new(shared: Arc<Shared<M>>, node: Arc<Node>, path: String) -> FileWriter<M> {
         node.contents().users += 1;
-        let counts = shared.counts_of(&path);
+        let counts = shared.counts.of_name(&path);
         FileWriter { shared, node, path, wish: Wish::default(), table: TableFile::default(), counts, is_closed: false }
     }
 
@@ -235,20 +233,4 @@ impl<M: Media> Drop for FileWriter<M> {
         }
         self.shared.leave(&self.node);
     }
-}
-
-/// Waits until `count` frames are free, and takes them.
-pub(crate) fn take_frames<'a, M: Media>(
-    shared: &'a Shared<M>,
-    owner: TableOwner<'a, M>,
-    count: usize,
-    frames: &mut Vec<openftl_core::Frame>,
-) -> (TableOwner<'a, M>, Result<(), FileError>) {
-    let form = openftl_core::FrameForm::Bytes;
-    let acquire = |owned: &mut TableOwned<M>| match owned.drive.frames_mut().acquire_many(form, count, frames) {
-        true => Until::Found(()),
-        false => owned.is_there_none(),
-    };
-    let (owner, acquired) = shared.dispatcher.wait_until(owner, 0, acquire);
-    (owner, acquired.map_err(FileError::from))
 }

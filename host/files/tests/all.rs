@@ -4,5 +4,8 @@ mod common;
 
 mod crashes;
 mod files;
+mod play;
 mod served;
 mod wire;
+mod zoned_crash_points;
+mod zoned_refusals;

@@ -1,16 +1,15 @@
-//! What can be done with files, and what cannot: of a drive that is open here, and of a served one.
+//! What can be done with files, and what cannot: of a drive that is open here, on tables or on zones, and of a served one.
 
-use crate::common::{Drive, Where, bytes, content, read_all, tiny, write};
+use crate::common::{Drive, PLACES, bytes, content, read_all, write};
 use openftl_files::{FileError, FileKind, ReadRequest};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const PLACES: [Where; 2] = [Where::Here, Where::Served];
 const KINDS: [FileKind; 2] = [FileKind::Table, FileKind::Log];
 
 #[test]
 fn what_was_written_is_read_back_whatever_the_pieces() {
     for place in PLACES {
-        what_was_written_is_read_back_whatever_the_pieces_of(Drive::new(place, tiny(64, 1)));
+        what_was_written_is_read_back_whatever_the_pieces_of(Drive::new(place, 64, 1));
     }
 }
 
@@ -32,7 +31,7 @@ fn what_was_written_is_read_back_whatever_the_pieces_of(files: Drive) {
 #[test]
 fn any_part_of_a_file_can_be_read_also_many_at_a_time() {
     for place in PLACES {
-        any_part_of_a_file_can_be_read_also_many_at_a_time_of(Drive::new(place, tiny(64, 2)));
+        any_part_of_a_file_can_be_read_also_many_at_a_time_of(Drive::new(place, 64, 2));
     }
 }
 
@@ -60,7 +59,7 @@ fn any_part_of_a_file_can_be_read_also_many_at_a_time_of(files: Drive) {
 #[test]
 fn a_file_is_read_while_it_is_written() {
     for place in PLACES {
-        a_file_is_read_while_it_is_written_of(Drive::new(place, tiny(64, 3)));
+        a_file_is_read_while_it_is_written_of(Drive::new(place, 64, 3));
     }
 }
 
@@ -81,7 +80,7 @@ fn a_file_is_read_while_it_is_written_of(files: Drive) {
 #[test]
 fn the_end_of_a_file_may_be_written_again_and_cut() {
     for place in PLACES {
-        the_end_of_a_file_may_be_written_again_and_cut_of(Drive::new(place, tiny(64, 4)));
+        the_end_of_a_file_may_be_written_again_and_cut_of(Drive::new(place, 64, 4));
     }
 }
 
@@ -114,7 +113,7 @@ fn the_end_of_a_file_may_be_written_again_and_cut_of(files: Drive) {
 #[test]
 fn a_table_is_written_once_and_a_log_is_gone_on_with() {
     for place in PLACES {
-        a_table_is_written_once_and_a_log_is_gone_on_with_of(Drive::new(place, tiny(64, 5)));
+        a_table_is_written_once_and_a_log_is_gone_on_with_of(Drive::new(place, 64, 5));
     }
 }
 
@@ -139,7 +138,7 @@ fn a_table_is_written_once_and_a_log_is_gone_on_with_of(files: Drive) {
 #[test]
 fn what_is_committed_costs_no_sync_and_is_durable_with_the_next_one() {
     for place in PLACES {
-        what_is_committed_costs_no_sync_and_is_durable_with_the_next_one_of(Drive::new(place, tiny(64, 17)));
+        what_is_committed_costs_no_sync_and_is_durable_with_the_next_one_of(Drive::new(place, 64, 17));
     }
 }
 
@@ -168,7 +167,7 @@ fn what_is_committed_costs_no_sync_and_is_durable_with_the_next_one_of(files: Dr
 #[test]
 fn a_table_can_be_read_by_who_opened_it_before_its_first_byte() {
     for place in PLACES {
-        a_table_can_be_read_by_who_opened_it_before_its_first_byte_of(Drive::new(place, tiny(64, 12)));
+        a_table_can_be_read_by_who_opened_it_before_its_first_byte_of(Drive::new(place, 64, 12));
     }
 }
 
@@ -189,7 +188,7 @@ fn a_table_can_be_read_by_who_opened_it_before_its_first_byte_of(files: Drive) {
 #[test]
 fn names_are_those_of_a_tree() {
     for place in PLACES {
-        names_are_those_of_a_tree_of(Drive::new(place, tiny(64, 6)));
+        names_are_those_of_a_tree_of(Drive::new(place, 64, 6));
     }
 }
 
@@ -223,7 +222,7 @@ fn names_are_those_of_a_tree_of(files: Drive) {
 #[test]
 fn renaming_replaces_and_who_reads_the_old_file_goes_on() {
     for place in PLACES {
-        renaming_replaces_and_who_reads_the_old_file_goes_on_of(Drive::new(place, tiny(64, 7)));
+        renaming_replaces_and_who_reads_the_old_file_goes_on_of(Drive::new(place, 64, 7));
     }
 }
 
@@ -250,7 +249,7 @@ fn renaming_replaces_and_who_reads_the_old_file_goes_on_of(files: Drive) {
 #[test]
 fn a_lock_is_had_once() {
     for place in PLACES {
-        a_lock_is_had_once_of(Drive::new(place, tiny(64, 8)));
+        a_lock_is_had_once_of(Drive::new(place, 64, 8));
     }
 }
 
@@ -265,7 +264,7 @@ fn a_lock_is_had_once_of(files: Drive) {
 #[test]
 fn a_full_drive_says_so_and_goes_on_when_tables_are_deleted() {
     for place in PLACES {
-        a_full_drive_says_so_and_goes_on_when_tables_are_deleted_of(Drive::new(place, tiny(64, 9)));
+        a_full_drive_says_so_and_goes_on_when_tables_are_deleted_of(Drive::new(place, 64, 9));
     }
 }
 
@@ -304,7 +303,7 @@ fn a_full_drive_says_so_and_goes_on_when_tables_are_deleted_of(files: Drive) {
 #[test]
 fn a_full_log_area_says_so_and_goes_on_when_log_files_are_deleted() {
     for place in PLACES {
-        a_full_log_area_says_so_and_goes_on_when_log_files_are_deleted_of(Drive::new(place, tiny(64, 10)));
+        a_full_log_area_says_so_and_goes_on_when_log_files_are_deleted_of(Drive::new(place, 64, 10));
     }
 }
 
@@ -323,7 +322,7 @@ fn a_full_log_area_says_so_and_goes_on_when_log_files_are_deleted_of(files: Driv
 #[test]
 fn many_threads_write_and_read_side_by_side() {
     for place in PLACES {
-        many_threads_write_and_read_side_by_side_of(Drive::new(place, tiny(256, 11)));
+        many_threads_write_and_read_side_by_side_of(Drive::new(place, 256, 11));
     }
 }
 

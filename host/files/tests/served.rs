@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use zerocopy::IntoBytes;
 
 fn all_of(client: &Client, path: &str) -> Vec<u8> {
-    content(&Volume::Served(client.clone()), path)
+    content(&Volume::<EmulatedDevice>::Served(client.clone()), path)
 }
 
 fn all_here(files: &Files<EmulatedDevice>, path: &str) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! The words of `openftl files` name a table drive, and a folder or a file on it.
+//! The words of `openftl files` name a drive that has files, and a folder or a file on it.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = FILES_EXAMPLES)]
 pub struct Files {
-    /// A table drive made by `openftl create`, or the description (TOML) of one, which also finds its server.
+    /// A drive of tables, or of zones that hold files, made by `openftl create`; or its description (TOML), which also finds its server.
     #[arg(value_name = "DISK|TOML")]
     pub drive: PathBuf,
     /// Only what is in this folder.

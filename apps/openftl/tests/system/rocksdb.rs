@@ -1,4 +1,4 @@
-//! RocksDB on table drives: its own programs, unmodified, with the plugin loaded into them.
+//! RocksDB on table drives and on zones: its own programs, unmodified, with the plugin loaded into them.
 
 use crate::drive::{openftl, run_openftl};
 use crate::environment::{Need, rocksdb, runs_here};
@@ -13,24 +13,29 @@ fn rounds(few: usize) -> usize {
     std::env::var("OPENFTL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(few)
 }
 
-/// A table drive in a folder of its own.
-struct TableDrive {
+/// What the files of a drive are on, as a drive description has it.
+const TABLES: &str = "kind = \"tables\"\nlog_area = \"64MiB\"\n";
+/// Small zones, so that there are many on a small drive.
+const ZONES: &str = "kind = \"zones\"\nzone_width = 1\n";
+
+/// A drive with files in a folder of its own.
+struct FileDrive {
     folder: tempfile::TempDir,
     /// Its drive description.
     file: PathBuf,
 }
 
-impl TableDrive {
-    /// A new one; `media` is what differs from a drive of `profile` in a file.
-    fn create(profile: &str, capacity: &str, timing: &str) -> TableDrive {
+impl FileDrive {
+    /// A new one with this FTL.
+    fn create(ftl: &str, profile: &str, capacity: &str, timing: &str) -> FileDrive {
         let folder = tempfile::tempdir().expect("a folder for the drive");
         let file = folder.path().join("lsm.toml");
         let text = format!(
             "[media]\nprofile = \"{profile}\"\ncapacity = \"{capacity}\"\nstore = \"file\"\npath = \"lsm.oftl\"\ntiming = \"{timing}\"\n\
-             [ftl]\nkind = \"tables\"\nlog_area = \"64MiB\"\n"
+             [ftl]\n{ftl}"
         );
         std::fs::write(&file, text).expect("the folder can be written");
-        let drive = TableDrive { folder, file };
+        let drive = FileDrive { folder, file };
         run_openftl(["create", drive.disk().to_str().unwrap(), "--drive", drive.file.to_str().unwrap()]).succeeded();
         drive
     }
@@ -77,7 +82,7 @@ const BENCH: [&str; 5] = [
     "--target_file_size_base=2000000",
 ];
 
-fn bench(drive: &TableDrive, benchmarks: &str, more: &[&str]) -> Ended {
+fn bench(drive: &FileDrive, benchmarks: &str, more: &[&str]) -> Ended {
     let benchmarks = format!("--benchmarks={benchmarks}");
     let arguments: Vec<&str> = BENCH.iter().copied().chain([benchmarks.as_str()]).chain(more.iter().copied()).collect();
     drive.run("db_bench", &arguments)
@@ -88,7 +93,13 @@ fn its_programs_fill_read_and_look_at_a_database_that_is_there_the_next_time() {
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    let drive = TableDrive::create("cosmos", "256MiB", "instant");
+    for ftl in [TABLES, ZONES] {
+        programs_fill_read_and_look_at_a_database_on(ftl);
+    }
+}
+
+fn programs_fill_read_and_look_at_a_database_on(ftl: &str) {
+    let drive = FileDrive::create(ftl, "cosmos", "256MiB", "instant");
     let filled = bench(&drive, "fillrandom,overwrite,readrandom,deleterandom,compact,verifychecksum", &["--num=20000"]);
     filled.succeeded().printing(&["fillrandom", "verifychecksum"]);
     bench(&drive, "readseq,seekrandom,multireadrandom", &["--num=20000", "--use_existing_db=1", "--reads=2000"])
@@ -106,7 +117,13 @@ fn every_operation_of_its_file_system_does_what_it_should() {
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    let drive = TableDrive::create("cosmos", "256MiB", "instant");
+    for ftl in [TABLES, ZONES] {
+        every_operation_does_what_it_should_on(ftl);
+    }
+}
+
+fn every_operation_does_what_it_should_on(ftl: &str) {
+    let drive = FileDrive::create(ftl, "cosmos", "256MiB", "instant");
     own_program("operations", &[&drive.uri(), "--durable"]);
 }
 
@@ -157,7 +174,7 @@ const STRESS: [&str; 34] = [
 ];
 
 /// One run of it that goes on until it is cut off.
-fn stress(drive: &TableDrive, expected: &Path, is_first: bool, environment: &[&str], more: &[&str]) -> Running {
+fn stress(drive: &FileDrive, expected: &Path, is_first: bool, environment: &[&str], more: &[&str]) -> Running {
     let expected = format!("--expected_values_dir={}", expected.display());
     let destroy = format!("--destroy_db_initially={}", u32::from(is_first));
     let all = STRESS.iter().copied().chain([expected.as_str(), destroy.as_str()]).chain(more.iter().copied());
@@ -165,7 +182,7 @@ fn stress(drive: &TableDrive, expected: &Path, is_first: bool, environment: &[&s
 }
 
 /// Cuts a database off again and again by `cut`, and has it verified each time, and at the end.
-fn survives(drive: &TableDrive, rounds: usize, mut cut: impl FnMut(usize, &dyn Fn(&[&str]) -> Running)) {
+fn survives(drive: &FileDrive, rounds: usize, mut cut: impl FnMut(usize, &dyn Fn(&[&str]) -> Running)) {
     let expected = drive.folder.path().join("expected");
     std::fs::create_dir(&expected).expect("the folder can be written");
     for round in 0..rounds {
@@ -180,7 +197,13 @@ fn nothing_that_was_synced_is_lost_when_its_process_is_killed() {
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    let drive = TableDrive::create("cosmos", "256MiB", "instant");
+    for ftl in [TABLES, ZONES] {
+        nothing_that_was_synced_is_lost_by_a_kill_on(ftl);
+    }
+}
+
+fn nothing_that_was_synced_is_lost_by_a_kill_on(ftl: &str) {
+    let drive = FileDrive::create(ftl, "cosmos", "256MiB", "instant");
     survives(&drive, rounds(3), |round, start| {
         let mut running = start(&[]);
         // It says how far it is, in steps of a hundred.
@@ -198,8 +221,14 @@ fn nothing_that_was_synced_is_lost_when_the_power_of_its_drive_is_cut() {
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
+    for ftl in [TABLES, ZONES] {
+        nothing_that_was_synced_is_lost_by_a_power_cut_on(ftl);
+    }
+}
+
+fn nothing_that_was_synced_is_lost_by_a_power_cut_on(ftl: &str) {
     // Paired pages, and a cache that does not outlive the power: half of the times what was being programmed is torn.
-    let drive = TableDrive::create("westlake", "256MiB", "wall-clock");
+    let drive = FileDrive::create(ftl, "westlake", "256MiB", "wall-clock");
     survives(&drive, rounds(4), |round, start| {
         let commands = 400 + 700 * round;
         let torn = if round % 2 == 0 { "" } else { ",torn" };
@@ -214,7 +243,13 @@ fn a_full_drive_is_an_error_and_the_database_goes_on_after_deletes() {
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    let drive = TableDrive::create("cosmos", "64MiB", "instant");
+    for ftl in [TABLES, ZONES] {
+        a_full_drive_is_an_error_on(ftl);
+    }
+}
+
+fn a_full_drive_is_an_error_on(ftl: &str) {
+    let drive = FileDrive::create(ftl, "cosmos", "64MiB", "instant");
     let full = bench(&drive, "fillrandom", &["--num=400000", "--disable_auto_compactions=0"]).failed();
     assert!((full.stdout.clone() + &full.stderr).to_lowercase().contains("no space"), "{full}");
     // A new database in place of the full one: its files are deleted first.
@@ -226,12 +261,18 @@ fn a_compaction_that_finds_no_room_is_an_error_and_the_same_process_goes_on_afte
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    let drive = TableDrive::create("cosmos", "256MiB", "instant");
+    for ftl in [TABLES, ZONES] {
+        a_compaction_that_finds_no_room_is_an_error_on(ftl);
+    }
+}
+
+fn a_compaction_that_finds_no_room_is_an_error_on(ftl: &str) {
+    let drive = FileDrive::create(ftl, "cosmos", "256MiB", "instant");
     own_program("full_drive", &[&drive.uri()]);
 }
 
 /// Two databases at a time on a drive that is served at `endpoint`, and what is found in them afterwards.
-fn programs_share_a_drive_served_at(endpoint: &str, drive: &TableDrive) {
+fn programs_share_a_drive_served_at(endpoint: &str, drive: &FileDrive) {
     let text = std::fs::read_to_string(&drive.file).unwrap();
     std::fs::write(&drive.file, format!("{text}[host]\nfiles = \"{endpoint}\"\n")).unwrap();
     let mut server = Running::start(&openftl(), ["serve", "--drive", drive.file.to_str().unwrap()]);
@@ -273,9 +314,9 @@ fn several_programs_use_a_drive_that_is_served_at_a_socket_or_over_tcp() {
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    let drive = TableDrive::create("cosmos", "256MiB", "instant");
+    let drive = FileDrive::create(TABLES, "cosmos", "256MiB", "instant");
     programs_share_a_drive_served_at(&format!("unix:{}", drive.folder.path().join("lsm.sock").display()), &drive);
-    let drive = TableDrive::create("cosmos", "256MiB", "instant");
+    let drive = FileDrive::create(TABLES, "cosmos", "256MiB", "instant");
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     programs_share_a_drive_served_at(&format!("127.0.0.1:{port}"), &drive);
@@ -286,6 +327,12 @@ fn programs_and_resets_that_fail_and_blocks_that_are_weak_under_flushes_and_comp
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
+    for ftl in [TABLES, ZONES] {
+        failing_flash_loses_nothing_on(ftl);
+    }
+}
+
+fn failing_flash_loses_nothing_on(ftl: &str) {
     let folder = tempfile::tempdir().unwrap();
     let profile = folder.path().join("failing.toml");
     let mut failing = Profile::builtin("cosmos").unwrap();
@@ -294,7 +341,7 @@ fn programs_and_resets_that_fail_and_blocks_that_are_weak_under_flushes_and_comp
     failing.faults.read_retry = 0.01;
     failing.faults.high_ecc = 0.01;
     std::fs::write(&profile, failing.to_toml()).unwrap();
-    let drive = TableDrive::create(profile.to_str().unwrap(), "512MiB", "instant");
+    let drive = FileDrive::create(ftl, profile.to_str().unwrap(), "512MiB", "instant");
     let statistics = folder.path().join("statistics.json");
     let counted = format!("OPENFTL_STATISTICS={}", statistics.display());
     let load = ["--benchmarks=fillrandom,overwrite,overwrite,compact,verifychecksum", "--num=60000"];
@@ -321,12 +368,12 @@ fn what_is_no_table_drive_or_in_use_is_refused_with_a_reason() {
             assert!(said.contains(word), "{uri} does not say `{word}`: {ended}");
         }
     };
-    let drive = TableDrive::create("tiny", "8MiB", "instant");
+    let drive = FileDrive::create(TABLES, "tiny", "8MiB", "instant");
     let folder = drive.folder.path();
     refused(&format!("openftl://{}/none.toml", folder.display()), &["none.toml", "no such file"]);
     let block = folder.join("block.toml");
     std::fs::write(&block, "[media]\ncapacity = \"64MiB\"\n").unwrap();
-    refused(&format!("openftl://{}", block.display()), &["ftl.kind", "tables"]);
+    refused(&format!("openftl://{}", block.display()), &["ftl.kind", "tables", "zones"]);
     let disk = folder.join("block.oftl");
     run_openftl(["create", disk.to_str().unwrap(), "--capacity", "64MiB"]).succeeded();
     std::fs::write(&block, "[media]\nstore = \"file\"\npath = \"block.oftl\"\n[ftl]\nkind = \"tables\"\n").unwrap();

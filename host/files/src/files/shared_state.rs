@@ -1,17 +1,17 @@
 //! The shared state holds what the users of a drive have in common: the way to it, the names, the log area and the counts.
 
-use super::statistics::{Counts, NameCounts};
+use super::statistics::Counts;
+use crate::FileError;
 use crate::log_area::LogArea;
 use crate::names::{Names, Node};
 use crate::note::{LogExtent, Note};
-use crate::{FileError, path};
 use openftl_dispatch::{Dispatcher, Owned, Owner};
 use openftl_media::Media;
 use openftl_parts::Request;
 use openftl_tables::TableFtl;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The drive, while a thread has it.
 pub(crate) type TableOwner<'a, M> = Owner<'a, TableFtl<M>>;
@@ -34,7 +34,6 @@ pub(crate) struct Shared<M: Media> {
     pub(crate) names: Mutex<Names>,
     pub(crate) area: Mutex<Area>,
     pub(crate) counts: Counts,
-    pub(super) by_name: Mutex<BTreeMap<String, Arc<NameCounts>>>,
     /// Bytes that tables could take if there were none.
     pub(crate) table_bytes_max: u64,
 }
@@ -52,12 +51,6 @@ impl<M: Media> Shared<M> {
     pub(crate) fn wait<'a>(&'a self, owner: TableOwner<'a, M>, tag: u64) -> (TableOwner<'a, M>, Result<(), FileError>) {
         let (owner, ended) = self.dispatcher.wait(owner, tag);
         (owner, ended.map_err(FileError::from).and_then(|result| result.map_err(FileError::from)))
-    }
-
-    /// What is counted of files that are called like `path`.
-    pub(crate) fn counts_of(&self, path: &str) -> Arc<NameCounts> {
-        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(by_name.entry(path::likeness(path)).or_default())
     }
 
     /// Everything before is durable.

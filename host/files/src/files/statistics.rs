@@ -1,9 +1,13 @@
 //! The statistics say what a drive did since it was opened; the counts behind them belong to the threads that use it.
 
-use openftl_core::Nanos;
+use crate::path;
+use openftl_core::{BLOCK_BYTES, Nanos};
+use openftl_parts::Purpose;
+use openftl_parts::accounts::statistics::Statistics;
 use openftl_tables::{TableStatistics, TableWaits};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What was done with files whose names are alike.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
@@ -14,9 +18,9 @@ pub struct NameStatistics {
     pub syncs: u64,
 }
 
-/// What a drive did since it was opened. Blocks are of 4 KiB.
+/// What a drive did since it was opened, whatever FTL its files are on; `F` is what that has beside it. Blocks are of 4 KiB.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
-pub struct FileStatistics {
+pub struct FileStatistics<F = TableFigures> {
     /// Bytes that were written to tables.
     pub table_bytes_written: u64,
     /// Bytes that were written to log files.
@@ -51,12 +55,58 @@ pub struct FileStatistics {
     pub read_failures: u64,
     /// Blocks that moved because they, or others of their chunk, were weak.
     pub blocks_moved: u64,
+    /// Nanoseconds that each die was busy; empty if the device cannot tell.
+    pub pu_busy: Vec<Nanos>,
+    /// What only this FTL has.
+    #[serde(flatten)]
+    pub ftl: F,
+}
+
+/// What only table drives have.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct TableFigures {
     /// What was done with tables.
     pub tables: TableStatistics,
     /// What their units waited for, in nanoseconds.
     pub waits: TableWaits,
-    /// Nanoseconds that each die was busy; empty if the device cannot tell.
-    pub pu_busy: Vec<Nanos>,
+}
+
+impl<F> FileStatistics<F> {
+    /// Of what threads have counted, and of the drive's own account.
+    pub(crate) fn of(counts: &Counts, block: &Statistics, pu_busy: Vec<Nanos>, ftl: F) -> FileStatistics<F> {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let by_name = counts.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_name = by_name.iter().map(|(name, counts)| {
+            (name.clone(), NameStatistics { bytes_written: load(&counts.bytes), syncs: load(&counts.syncs) })
+        });
+        let by_name = by_name.collect();
+        let written = load(&counts.table_bytes) + load(&counts.log_bytes);
+        let nand = block.nand_blocks_written();
+        FileStatistics {
+            table_bytes_written: load(&counts.table_bytes),
+            log_bytes_written: load(&counts.log_bytes),
+            reads: load(&counts.reads),
+            bytes_read: load(&counts.bytes_read),
+            blocks_read: block.host_blocks_read,
+            blocks_in_memory: block.buffer_hits,
+            syncs: load(&counts.syncs),
+            syncs_for_nothing: load(&counts.syncs_for_nothing),
+            by_name,
+            programmed: Purpose::BESIDE_A_TENANT
+                .iter()
+                .map(|purpose| (purpose.name(), block.programmed_for(*purpose)))
+                .collect(),
+            nand_blocks_written: nand,
+            write_amplification: if written == 0 { 0.0 } else { (nand * BLOCK_BYTES as u64) as f64 / written as f64 },
+            resets: block.resets,
+            program_failures: block.program_failures,
+            blocks_moved: block.cared.iter().map(|moved| moved.blocks).sum(),
+            reset_failures: block.reset_failures,
+            read_failures: block.read_failures,
+            pu_busy,
+            ftl,
+        }
+    }
 }
 
 /// Counts of what threads do.
@@ -71,6 +121,7 @@ pub(crate) struct Counts {
     /// Changes given to the drive, and of them those that are durable.
     pub(crate) changes: AtomicU64,
     pub(crate) durable: AtomicU64,
+    by_name: Mutex<BTreeMap<String, Arc<NameCounts>>>,
 }
 
 /// Counts of files whose names are alike.
@@ -83,5 +134,11 @@ pub(crate) struct NameCounts {
 impl Counts {
     pub(crate) fn add(count: &AtomicU64, more: u64) {
         count.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// What is counted of files that are called like `path`.
+    pub(crate) fn of_name(&self, path: &str) -> Arc<NameCounts> {
+        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(by_name.entry(path::likeness(path)).or_default())
     }
 }

@@ -1,9 +1,10 @@
 //! Small drives, and files whose every byte says whose it is.
 
-use openftl_files::{Client, FileKind, FileServer, Files, Pace, Stream, Volume, VolumeReader};
-use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_files::{Client, FileKind, FileServer, Files, Pace, Stream, Volume, VolumeReader, ZoneFiles};
+use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
 use openftl_parts::{Access, Config};
 use openftl_tables::TablePlacement;
+use openftl_zones::{Face, Limits, ZoneConfig};
 use std::ops::Deref;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,28 @@ pub fn config() -> Config {
     Config { capacity_blocks: LOG_BLOCKS, host_frames: 256, drive_id: 7, ..Config::default() }
 }
 
+pub fn tiny_device(chunks: u32, seed: u64) -> EmulatedDevice {
+    EmulatedDevice::new(Profile::builtin("tiny").unwrap(), chunks, Store::Ram, Timing::Modelled, seed).unwrap()
+}
+
 /// A new drive on the profile `tiny`, with `chunks` chunks on each of its four parallel units.
 pub fn tiny(chunks: u32, seed: u64) -> Files<EmulatedDevice> {
-    let device = EmulatedDevice::new(Profile::builtin("tiny").unwrap(), chunks, Store::Ram, Timing::Modelled, seed);
-    Files::format(device.unwrap(), config(), TablePlacement::Horizontal, Pace::Virtual).unwrap()
+    Files::format(tiny_device(chunks, seed), config(), TablePlacement::Horizontal, Pace::Virtual).unwrap()
+}
+
+/// Zones of `width` chunks, as many as there is room for.
+pub fn zones(width: u32) -> ZoneConfig {
+    let limits = Limits { max_open: 6, max_active: 8 };
+    ZoneConfig { face: Face::Zones, width, limits, zones: None, extension_bytes: 0, window_blocks: 0 }
+}
+
+/// The same device with files on zones, each of two chunks.
+pub fn tiny_zones(chunks: u32, seed: u64) -> ZoneFiles<EmulatedDevice> {
+    ZoneFiles::format(tiny_device(chunks, seed), config(), zones(2), Pace::Virtual).unwrap()
+}
+
+pub fn reopen_zones(device: EmulatedDevice) -> ZoneFiles<EmulatedDevice> {
+    ZoneFiles::open(device, config(), Access::ReadWrite, Pace::Virtual).unwrap()
 }
 
 pub fn reopen(device: EmulatedDevice) -> Files<EmulatedDevice> {
@@ -37,8 +56,11 @@ pub fn power_cut(files: Files<EmulatedDevice>, torn: bool) -> Files<EmulatedDevi
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Where {
     Here,
+    Zoned,
     Served,
 }
+
+pub const PLACES: [Where; 3] = [Where::Here, Where::Zoned, Where::Served];
 
 /// A server of files at a Unix socket.
 pub struct Server {
@@ -92,9 +114,17 @@ impl Deref for Drive {
 }
 
 impl Drive {
-    pub fn new(place: Where, files: Files<EmulatedDevice>) -> Drive {
+    /// A new drive of `chunks` chunks on each parallel unit.
+    pub fn new(place: Where, chunks: u32, seed: u64) -> Drive {
         match place {
-            Where::Here => Drive { volume: Volume::Here(files), server: None },
+            Where::Zoned => Drive { volume: Volume::Zoned(tiny_zones(chunks, seed)), server: None },
+            Where::Here | Where::Served => Drive::of_tables(place, tiny(chunks, seed)),
+        }
+    }
+
+    fn of_tables(place: Where, files: Files<EmulatedDevice>) -> Drive {
+        match place {
+            Where::Here | Where::Zoned => Drive { volume: Volume::Here(files), server: None },
             Where::Served => {
                 let server = Server::new(files);
                 Drive { volume: Volume::Served(server.client()), server: Some(server) }
@@ -102,26 +132,42 @@ impl Drive {
         }
     }
 
-    fn take(self) -> (Where, Files<EmulatedDevice>) {
+    /// Does one of these with the drive, which nobody uses.
+    fn with(
+        self,
+        tables: impl FnOnce(Files<EmulatedDevice>) -> Files<EmulatedDevice>,
+        zones: impl FnOnce(ZoneFiles<EmulatedDevice>) -> ZoneFiles<EmulatedDevice>,
+    ) -> Drive {
         match (self.volume, self.server) {
-            (Volume::Here(files), _) => (Where::Here, files),
+            (Volume::Here(files), _) => Drive::of_tables(Where::Here, tables(files)),
+            (Volume::Zoned(files), _) => Drive { volume: Volume::Zoned(zones(files)), server: None },
             (Volume::Served(client), server) => {
                 assert!(client.close(), "nobody uses it");
-                (Where::Served, server.expect("it is served").server.end().unwrap())
+                let files = server.expect("it is served").server.end().unwrap();
+                Drive::of_tables(Where::Served, tables(files))
             }
         }
     }
 
     /// Closes the drive and opens it again.
     pub fn reopen(self) -> Drive {
-        let (place, files) = self.take();
-        Drive::new(place, reopen(files.close().unwrap().expect("nobody uses it")))
+        self.with(
+            |files| reopen(files.close().unwrap().expect("nobody uses it")),
+            |files| reopen_zones(files.close().unwrap().expect("nobody uses it")),
+        )
     }
 
     /// The power goes, and comes back.
     pub fn power_cut(self, torn: bool) -> Drive {
-        let (place, files) = self.take();
-        Drive::new(place, power_cut(files, torn))
+        self.with(
+            |files| power_cut(files, torn),
+            |files| {
+                let now = files.with_drive(|drive| drive.block().now());
+                let mut device = files.crash().expect("nobody uses it");
+                device.power_cut(now, torn).unwrap();
+                reopen_zones(device)
+            },
+        )
     }
 }
 
@@ -148,13 +194,13 @@ pub fn write(files: &Volume<EmulatedDevice>, path: &str, kind: FileKind, id: u64
 }
 
 /// All of a file.
-pub fn read_all(reader: &VolumeReader<EmulatedDevice>) -> Vec<u8> {
+pub fn read_all<M: Media>(reader: &VolumeReader<M>) -> Vec<u8> {
     let mut found = vec![0; reader.bytes() as usize + 10];
     let count = reader.read(0, &mut found).unwrap();
     found.truncate(count);
     found
 }
 
-pub fn content(files: &Volume<EmulatedDevice>, path: &str) -> Vec<u8> {
+pub fn content<M: Media>(files: &Volume<M>, path: &str) -> Vec<u8> {
     read_all(&files.open_read(path).unwrap())
 }

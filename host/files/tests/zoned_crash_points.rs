@@ -1,0 +1,130 @@
+//! Every state in which a power cut can leave files on zones, opened and judged, and some in which one can leave that opening.
+
+use crate::common::{config, zones};
+use crate::play::{Play, Snapshot, fits, found, in_short};
+use openftl_files::{Pace, Volume, ZoneFiles};
+use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_parts::{Access, Config};
+use openftl_sim::wire::{CrashPoint, Wire};
+use openftl_zones::ZoneConfig;
+
+/// One opening in so many is cut off in its turn, everywhere.
+const RECOVERIES: u64 = 499;
+
+/// A journal of blocks that is as small as these drives.
+fn small() -> Config {
+    Config { checkpoint_log_blocks: Some(8), ..config() }
+}
+
+#[derive(Default, Debug)]
+struct Counts {
+    points: u64,
+    recovery_points: u64,
+    blocks_cleaned: u64,
+    catalog_beginnings: u64,
+}
+
+/// Without power-loss protection the pages of a word line that is cut are lost, both of them.
+fn unprotected() -> Profile {
+    let text = Profile::builtin("tiny").unwrap().to_toml();
+    let changed = text.replace("power_loss_protection = true", "power_loss_protection = false");
+    assert_ne!(text, changed, "the profile says that it is protected");
+    Profile::parse(&changed).unwrap()
+}
+
+/// What is found on a device has to fit one of `allowed`.
+fn judge(device: EmulatedDevice, allowed: &[Snapshot], what: &str) {
+    let files = ZoneFiles::open(device, small(), Access::ReadWrite, Pace::Virtual)
+        .unwrap_or_else(|error| panic!("{what}: it does not open: {error}"));
+    let found = found(&Volume::Zoned(files));
+    assert!(fits(allowed, &found).is_some(), "{what}: found {:?}, expected one of {allowed:#?}", in_short(&found));
+}
+
+fn judge_all(points: Vec<CrashPoint>, allowed: &[Snapshot], what: &str, counts: &mut Counts) {
+    for point in points {
+        counts.points += 1;
+        let what = format!("{what}, event {}, torn {}", point.event, point.torn);
+        if counts.points.is_multiple_of(RECOVERIES) {
+            let wire = Wire::new(point.device);
+            wire.watch();
+            let files = ZoneFiles::open(wire.clone(), small(), Access::ReadWrite, Pace::Virtual).unwrap();
+            let found = found(&Volume::Zoned(files));
+            assert!(fits(allowed, &found).is_some(), "{what}: found {:?}", in_short(&found));
+            for again in wire.crash_points() {
+                counts.recovery_points += 1;
+                judge(again.device, allowed, &format!("{what}, and again at event {}", again.event));
+            }
+        } else {
+            judge(point.device, allowed, &what);
+        }
+    }
+}
+
+/// A step of a play.
+type Step<'a> = Box<dyn FnOnce(&mut Play<Wire>, &Volume<Wire>) + 'a>;
+
+/// Does steps on a new drive, and judges every state that a power cut could leave meanwhile.
+fn watched<'a>(profile: Profile, zones: ZoneConfig, seed: u64, steps: impl Iterator<Item = Step<'a>>) -> Counts {
+    let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Modelled, seed).unwrap();
+    let wire = Wire::new(device);
+    let files = ZoneFiles::format(wire.clone(), small(), zones, Pace::Virtual).unwrap();
+    let volume = Volume::Zoned(files.clone());
+    let (mut play, mut counts) = (Play::new(seed), Counts::default());
+    wire.watch();
+    for (number, step) in steps.enumerate() {
+        let before = play.snapshots.clone();
+        step(&mut play, &volume);
+        let what = format!("seed {seed}, step {number}");
+        let during: Vec<Snapshot> = before.into_iter().chain(play.snapshots.iter().cloned()).collect();
+        judge_all(wire.crash_points(), &during, &what, &mut counts);
+        // Looked at once more: what was synced has to be there.
+        wire.look();
+        judge_all(wire.crash_points(), &play.snapshots, &what, &mut counts);
+    }
+    play.forget();
+    let statistics = files.statistics();
+    counts.blocks_cleaned = statistics.ftl.blocks_cleaned;
+    counts.catalog_beginnings = statistics.ftl.catalog_beginnings;
+    println!("seed {seed}: {counts:?}");
+    counts
+}
+
+#[test]
+fn files_on_zones_bear_every_power_cut() {
+    for seed in 0..3 {
+        let zones = ZoneConfig { zones: Some(8), ..zones(1 + seed as u32 % 2) };
+        let profile = if seed < 2 { unprotected() } else { Profile::builtin("tiny").unwrap() };
+        let step = || Box::new(|play: &mut Play<Wire>, files: &Volume<Wire>| play.step(files)) as Step<'_>;
+        let counts = watched(profile, zones, seed, (0..110).map(|_| step()));
+        assert!(counts.points > 1000 && counts.recovery_points > 200, "{counts:?}");
+    }
+}
+
+#[test]
+fn cleaning_and_a_catalog_that_begins_anew_bear_every_power_cut() {
+    // Tables of both kinds lie side by side, until little is left; those of one kind are deleted, and others find room where they were.
+    let written = (0..12).flat_map(|number| [format!("/kept-{number}"), format!("/gone-{number}")]);
+    let steps = written.map(|path| {
+        Box::new(move |play: &mut Play<Wire>, files: &Volume<Wire>| play.table(files, &path, 20_000)) as Step<'_>
+    });
+    let deleted = (0..12).map(|number| {
+        Box::new(move |play: &mut Play<Wire>, files: &Volume<Wire>| play.delete(files, &format!("/gone-{number}")))
+            as Step<'_>
+    });
+    let again = (0..14).flat_map(|number: u32| {
+        let write = move |play: &mut Play<Wire>, files: &Volume<Wire>| {
+            play.table(files, &format!("/again-{number}"), 20_000);
+        };
+        let delete = move |play: &mut Play<Wire>, files: &Volume<Wire>| {
+            if let Some(older) = number.checked_sub(6) {
+                play.delete(files, &format!("/again-{older}"));
+            }
+        };
+        [Box::new(write) as Step<'_>, Box::new(delete)]
+    });
+    let zones = ZoneConfig { zones: Some(8), ..zones(1) };
+    let counts = watched(unprotected(), zones, 9, steps.chain(deleted).chain(again));
+    assert!(counts.blocks_cleaned > 10, "{counts:?}");
+    assert!(counts.catalog_beginnings > 1, "{counts:?}: more than the first");
+    assert!(counts.points > 1000 && counts.recovery_points > 200, "{counts:?}");
+}
