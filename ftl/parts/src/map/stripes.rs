@@ -16,6 +16,9 @@ use openftl_core::BLOCK_BYTES;
 /// Columns of a stripe, at most.
 const WIDTH_MAX: usize = 128;
 
+/// Entries that are compared at a time.
+const LOOKED_AT: usize = 32;
+
 /// Blocks from `first` on, up to the next stripe.
 #[derive(Clone, Copy)]
 pub(super) struct Stripe {
@@ -88,9 +91,10 @@ fn longest(entries: &[Entry]) -> (usize, usize, usize) {
     if !entries[0].is_on_media() {
         return best;
     }
-    let widths = (2..=WIDTH_MAX).take_while(|width| width * unit < entries.len());
-    let goes_on = |width: &usize| entries[width * unit] == following(entries[0], unit as u32);
-    for width in widths.filter(goes_on).take(2) {
+    let mut width = 1;
+    for _ in 0..2 {
+        let Some(next) = next_width(entries, unit, width + 1) else { break };
+        width = next;
         let is_as_said = |index: &usize| {
             let (at, within) = (index / unit, index % unit);
             let base = entries[at % width * unit];
@@ -105,6 +109,24 @@ fn longest(entries: &[Entry]) -> (usize, usize, usize) {
         }
     }
     best
+}
+
+/// The least width, `from` on, of which the second row goes on where the first ends.
+fn next_width(entries: &[Entry], unit: usize, from: usize) -> Option<usize> {
+    let next = following(entries[0], unit as u32);
+    let end = WIDTH_MAX.min((entries.len() - 1) / unit) + 1;
+    if unit > 1 {
+        return (from..end).find(|width| entries[width * unit] == next);
+    }
+    // As a rule: what was written anywhere. Several are compared at a time, without a branch for each.
+    let mut first = from;
+    for entries in entries.get(from..end)?.chunks(LOOKED_AT) {
+        if entries.iter().fold(false, |found, entry| found | (*entry == next)) {
+            return entries.iter().position(|entry| *entry == next).map(|at| first + at);
+        }
+        first += entries.len();
+    }
+    None
 }
 
 #[cfg(test)]
@@ -158,6 +180,22 @@ mod tests {
     fn what_was_written_anywhere_is_kept_as_it_is() {
         let entries: Vec<Entry> = (0..1024).map(|index| at(index * 7 % 9_973)).collect();
         assert_eq!(check(&entries), 4096);
+    }
+
+    #[test]
+    fn the_least_width_is_found_wherever_it_is() {
+        for unit in [1, 3] {
+            for width in [2, 33, 100, WIDTH_MAX, WIDTH_MAX + 1] {
+                let mut entries: Vec<Entry> = (0..1024).map(|index| at(100_000 + index * 7)).collect();
+                entries[width * unit] = following(entries[0], unit as u32);
+                let found = (width <= WIDTH_MAX).then_some(width);
+                assert_eq!(next_width(&entries, unit, 2), found, "{unit} {width}");
+                assert_eq!(next_width(&entries, unit, width + 1), None);
+                // It is beyond the end of a shorter page.
+                assert_eq!(next_width(&entries[..width * unit], unit, 2), None);
+                assert_eq!(next_width(&entries[..=width * unit], unit, 2), found);
+            }
+        }
     }
 
     proptest! {
