@@ -281,7 +281,7 @@ impl<T: SegmentTarget> Volume<T> {
         self.expect_log(log, 1)?;
         let frame = self.frame()?;
         let place = self.segments.next_address(log);
-        let found = self.cache.node_mut(node);
+        let found = self.cache.node_to_write(node);
         seal_at(&mut found.bytes, kind, node, self.syncing.next, self.id, place);
         self.target.frames_mut().bytes_mut(frame).copy_from_slice(&found.bytes[..]);
         let address = self.append(log, Owner { node, slot: IS_NODE }, frame);
