@@ -439,8 +439,11 @@ impl<T: SegmentTarget> Volume<T> {
         }
         let first = u64::from(shape.first_of(self.syncing.anchor) + self.syncing.anchor_written);
         for (frames, first) in frames.chunks(TRANSACTION_BLOCKS_MAX).zip((first..).step_by(TRANSACTION_BLOCKS_MAX)) {
-            if self.start_write(first, frames).is_err() {
-                self.fail("the drive does not take a record");
+            if let Err(error) = self.start_write(first, frames) {
+                self.fail(match error {
+                    IoError::ReadOnly => "the drive takes no more writes",
+                    _ => "the drive does not take a record",
+                });
                 frames.iter().for_each(|frame| self.target.frames_mut().release(*frame));
                 return Ok(());
             }

@@ -52,8 +52,6 @@ pub struct RemoteSegments {
     bytes_under_way: usize,
     /// Blocks that the drive did not take, because the medium of their zone has failed.
     kept: BTreeMap<u64, Block>,
-    /// The request of a flush that is refused when the states of zones are known.
-    refused: Vec<u64>,
     done: Vec<Done>,
     now: Time,
     /// When a command last ended, or was submitted while none was under way.
@@ -91,7 +89,6 @@ impl RemoteSegments {
             next_request: 0,
             bytes_under_way: 0,
             kept: BTreeMap::new(),
-            refused: Vec::new(),
             done: Vec::new(),
             now: Time::ZERO,
             heard: Time::ZERO,
@@ -335,7 +332,7 @@ impl RemoteSegments {
             }
             What::Read { first, frames } => self.take_data(first, &frames, &ended),
             What::Flush if is_zone_lost => {
-                self.refused.push(request);
+                // It is refused when the states of zones are known.
                 self.waiting.push(request, What::Report { number: 0 }, 0);
                 self.pipeline.give_back(ended.data);
                 return;
@@ -412,7 +409,6 @@ impl RemoteSegments {
             self.waiting.push(request, What::Report { number: next }, 0);
             return;
         }
-        self.refused.retain(|other| *other != request);
         let result = if self.trouble.is_some() { IoError::ReadOnly } else { self.refusal() };
         self.command_ended(request, Err(result));
     }

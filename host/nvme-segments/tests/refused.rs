@@ -81,6 +81,111 @@ fn silent_after(address: std::net::SocketAddr, until: usize) -> std::net::Socket
     here
 }
 
+/// Passes PDUs on, and has commands that `status` knows end with another status: it is asked with the opcode, and how many of these there were.
+fn ending_otherwise(
+    address: std::net::SocketAddr,
+    status: impl Fn(u8, usize) -> Option<u16> + Send + Sync + 'static,
+) -> std::net::SocketAddr {
+    /// A PDU: its type is in byte 0, and its length in bytes 4 to 7.
+    fn pdu(stream: &mut TcpStream) -> Option<Vec<u8>> {
+        let mut pdu = vec![0; 8];
+        stream.read_exact(&mut pdu).ok()?;
+        pdu.resize(u32::from_le_bytes(pdu[4..8].try_into().unwrap()) as usize, 0);
+        stream.read_exact(&mut pdu[8..]).ok().map(|()| pdu)
+    }
+    const COMMAND: u8 = 0x04;
+    const RESPONSE: u8 = 0x05;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = listener.local_addr().unwrap();
+    let status = std::sync::Arc::new(status);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut host, mut server) = (stream.unwrap(), TcpStream::connect(address).unwrap());
+            let (mut its_host, mut its_server) = (host.try_clone().unwrap(), server.try_clone().unwrap());
+            let (names, named) = std::sync::mpsc::channel::<(u16, u8)>();
+            std::thread::spawn(move || {
+                while let Some(pdu) = pdu(&mut its_host) {
+                    if pdu[0] == COMMAND {
+                        names.send((u16::from_le_bytes([pdu[10], pdu[11]]), pdu[8])).unwrap();
+                    }
+                    if its_server.write_all(&pdu).is_err() {
+                        return;
+                    }
+                }
+            });
+            let status = status.clone();
+            std::thread::spawn(move || {
+                let (mut opcodes, mut counts) = (std::collections::HashMap::new(), [0; 256]);
+                while let Some(mut pdu) = pdu(&mut server) {
+                    if pdu[0] == RESPONSE {
+                        opcodes.extend(named.try_iter());
+                        let opcode = opcodes[&u16::from_le_bytes([pdu[20], pdu[21]])];
+                        counts[usize::from(opcode)] += 1;
+                        if let Some(status) = status(opcode, counts[usize::from(opcode)]) {
+                            pdu[22..24].copy_from_slice(&(status << 1).to_le_bytes());
+                        }
+                    }
+                    if host.write_all(&pdu).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    here
+}
+
+#[test]
+fn what_a_failed_zone_did_not_take_is_kept_until_it_is_trimmed_and_is_never_durable() {
+    const ZONE_READ_ONLY: u16 = 0x1ba;
+    let (write, zone_send) = (0x01, 0x79);
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    // The third write is refused, and the zone, which has not failed, is not taken offline.
+    let through = ending_otherwise(served.address, move |opcode, count| match opcode {
+        opcode if opcode == write && count == 3 => Some(ZONE_READ_ONLY),
+        opcode if opcode == zone_send => Some(0),
+        _ => None,
+    });
+    let mut there = Host::new(RemoteSegments::connect(&format!("nvme-tcp://{through}").parse().unwrap()).unwrap());
+    let capacity = openftl_parts::target::BlockTarget::segment_blocks(&there.drive).unwrap();
+    for value in 1..=3 {
+        there.write(value - 1, &[value], Durability::Volatile).unwrap();
+    }
+    let failed = AppendError::SegmentReadOnly { boundary: capacity };
+    assert_eq!(there.write(3, &[4], Durability::Volatile), Err(failed.into()));
+    assert_eq!(there.run(Request::Flush), Err(failed.into()));
+    assert_eq!(there.read(0, 4).unwrap(), [1, 2, 3, 0], "what was refused is still here");
+    there.write(capacity, &[5], Durability::Volatile).unwrap();
+    let trim = Request::Trim { first: 0, blocks: capacity, durability: Durability::Volatile };
+    there.run(trim).unwrap();
+    there.run(Request::Flush).unwrap();
+    assert_eq!(there.read(0, 1), Err(IoError::Unrecovered { block: 0 }), "the segment is given up");
+    assert_eq!(there.read(capacity, 1).unwrap(), [5]);
+    assert!(!there.drive.is_read_only());
+    drop(there);
+    served.end();
+}
+
+#[test]
+fn a_flush_that_a_failed_zone_has_refused_asks_which_one_it_is() {
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    let (flush, report) = (0x00, 0x7a);
+    let reports = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let asked = reports.clone();
+    let through = ending_otherwise(served.address, move |opcode, count| {
+        asked.fetch_add(usize::from(opcode == report), std::sync::atomic::Ordering::SeqCst);
+        (opcode == flush && count == 1).then_some(0x1ba)
+    });
+    let mut there = Host::new(RemoteSegments::connect(&format!("nvme-tcp://{through}").parse().unwrap()).unwrap());
+    let before = reports.load(std::sync::atomic::Ordering::SeqCst);
+    there.write(0, &[1], Durability::Volatile).unwrap();
+    assert!(matches!(there.run(Request::Flush), Err(IoError::Append(AppendError::SegmentReadOnly { .. }))));
+    assert!(reports.load(std::sync::atomic::Ordering::SeqCst) > before, "the states of zones were asked for");
+    there.run(Request::Flush).unwrap();
+    drop(there);
+    served.end();
+}
+
 #[test]
 fn a_server_that_falls_silent_is_given_up() {
     let served = Served::new(drive(Face::Zones, LIMITS, 60));
