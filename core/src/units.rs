@@ -175,6 +175,16 @@ impl Share {
     }
 }
 
+/// How long somebody looks for what comes next before going to sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Poll {
+    /// As long as what came before says that it is worth it.
+    #[default]
+    Auto,
+    /// For so long; for no time if that is zero.
+    For(Nanos),
+}
+
 /// Spans of time and their nanoseconds, the longest first.
 const SPANS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
@@ -231,6 +241,26 @@ impl fmt::Display for Interval {
     }
 }
 
+impl FromStr for Poll {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Poll, UnitError> {
+        if text.trim().eq_ignore_ascii_case("auto") {
+            return Ok(Poll::Auto);
+        }
+        text.parse().map(Poll::For).map_err(|_| not_understood(text, "span of time", "auto, 0s, 50us or 1ms"))
+    }
+}
+
+impl fmt::Display for Poll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Poll::Auto => write!(f, "auto"),
+            Poll::For(span) => Interval::Every(*span).fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", f64::from(self.millionths) / 1e4)
@@ -256,7 +286,7 @@ macro_rules! serde_as_text {
 }
 pub(crate) use serde_as_text;
 
-serde_as_text!(ByteSize, Interval, Share);
+serde_as_text!(ByteSize, Interval, Poll, Share);
 
 #[cfg(test)]
 mod tests {
@@ -329,6 +359,15 @@ mod tests {
         for text in ["", "7", "d", "0s", "-1d", "7 days", "999999999999d"] {
             assert!(text.parse::<Interval>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn polling_is_a_span_or_up_to_the_server() {
+        assert_eq!("auto".parse(), Ok(Poll::Auto));
+        assert_eq!("50us".parse(), Ok(Poll::For(Nanos(50_000))));
+        assert_eq!("0s".parse(), Ok(Poll::For(Nanos::ZERO)));
+        assert_eq!(Poll::For(Nanos(50_000)).to_string(), "50us");
+        assert!("never".parse::<Poll>().unwrap_err().to_string().contains("auto, 0s"));
     }
 
     #[test]

@@ -56,7 +56,7 @@
 //! open_channel = ["tiny"]         # profiles of Open-Channel devices in memory, as namespaces 2, 3, …
 //! control = "unix:/tmp/openftl.ctl"
 //! files = "unix:/run/lsm.sock"    # with kind = "tables": where other processes use its files; or "127.0.0.1:10810"
-//! poll = "50us"                   # looks again for so long before it sleeps: less latency, more of a core
+//! poll = "50us"                   # looks again for so long before it sleeps: less latency, more of a core; or "auto"
 //! ```
 //!
 //! Every field may be left out, and flags override them. An unknown field is an error.
@@ -89,11 +89,9 @@
 //! Parallel units that no namespace has are left alone.
 
 use crate::failure::Failure;
-use crate::ftl_section::span;
 pub use crate::ftl_section::{FtlKind, FtlSection, Interface, RandomWriteArea};
 use crate::small_file::{self, SmallFileError};
-use openftl_core::Nanos;
-use openftl_core::units::{ByteSize, Share};
+use openftl_core::units::{ByteSize, Poll, Share};
 use openftl_media::parts::PARTS_MAX;
 use openftl_media::{Durability, PartKind, PartName, Profile, ProfileError};
 use openftl_nvme::Nqn;
@@ -178,8 +176,7 @@ pub struct HostSection {
     /// Of a table drive: where other processes use its files: `unix:path`, or `127.0.0.1:port`.
     pub files: Option<String>,
     /// How long to look for what comes next before going to sleep.
-    #[serde(default, deserialize_with = "span")]
-    pub poll: Option<Nanos>,
+    pub poll: Option<Poll>,
 }
 
 /// Which NVMe hosts have to use TLS.

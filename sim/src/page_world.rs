@@ -222,12 +222,14 @@ impl PageWorld {
             let pieces = [&bytes[..bytes.len() / 3], &bytes[bytes.len() / 3..]];
             let change = if deletes { Change::Delete } else { Change::Put(&pieces) };
             let (wsn, name) = (self.model.last[session] + 1, self.sessions[session]);
+            let mut has_waited = false;
             loop {
                 let now = self.clock.now();
                 match self.ftl().stage(now, name, wsn, lpid, change, None) {
                     Ok(()) => break,
                     Err(StoreError::Busy) => {
-                        if self.under_way.is_empty() {
+                        // Once for this page: whoever is to try again for ever is not served.
+                        if self.under_way.is_empty() && !std::mem::replace(&mut has_waited, true) {
                             self.wait_anew();
                         }
                         self.pump();

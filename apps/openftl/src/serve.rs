@@ -33,7 +33,7 @@ use crate::totals::Totals;
 use endpoints::{control_beside, control_endpoint, endpoints, listen_failure};
 use greeting::{drive_uris, greeting, to_nvme_hosts, to_redis_clients};
 use nvme_target::nvme_target;
-use openftl_core::units::{ByteSize, Interval};
+use openftl_core::units::{ByteSize, Interval, Poll};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos};
 use openftl_drive::any_drive::AnyDrive;
 use openftl_drive::description::{StoreName, another_seed, find_profile};
@@ -141,9 +141,11 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     if arguments.exit_with_parent {
         exit_with_parent()?;
     }
-    let poll = arguments.poll.or(settings.host.poll).unwrap_or(Nanos::ZERO);
-    if poll > POLL_MAX {
-        return Err(Failure::bad_input(format_args!("poll = {poll} is more than {POLL_MAX}"))
+    let poll = arguments.poll.or(settings.host.poll).unwrap_or_default();
+    if let Poll::For(span) = poll
+        && span > POLL_MAX
+    {
+        return Err(Failure::bad_input(format_args!("poll = {span} is more than {POLL_MAX}"))
             .fix("choose less; 50us to 1ms do for hosts that are busy"));
     }
     let server_config = ServerConfig { allow_remote: arguments.allow_remote, poll, ..ServerConfig::default() };

@@ -76,14 +76,18 @@ impl Pages {
         if free > self.reserve() || !self.doomed.is_empty() || self.coming_and_going.leaving() > 0 {
             return false;
         }
-        let can_move = free > LOG_RESERVE || self.have_moves_room(flash);
+        let needed = self.cleaning.at.as_ref().and_then(|victim| victim.refused_grains).unwrap_or(1);
+        let can_move = free > LOG_RESERVE || self.have_moves_room(flash, needed);
         !can_move || (self.cleaning.at.is_none() && self.choose_victim(flash).is_none())
     }
 
-    fn have_moves_room(&self, flash: &Flash) -> bool {
+    /// Whether a page of so many grains has room where pages move to.
+    fn have_moves_room(&self, flash: &Flash, grains: u32) -> bool {
         let has_room = |slot: &usize| {
-            let open = self.open[*slot].as_ref();
-            open.is_some_and(|open| !open.is_full && flash.units.room(open.open) > 0)
+            self.open[*slot].as_ref().is_some_and(|open| {
+                let is_open = !open.is_full && flash.units.room(open.open) > 0;
+                is_open && open.next_grain + grains <= self.chunk_grains
+            })
         };
         self.moves.slots.iter().flatten().any(has_room)
     }
@@ -91,7 +95,9 @@ impl Pages {
     /// Whether pages that the log has with their bytes will get no place: no chunk is free, and none will be.
     pub(crate) fn are_carried_stuck(&self, flash: &Flash) -> bool {
         let is_coming = !self.doomed.is_empty() || self.coming_and_going.leaving() > 0;
-        !self.carried.is_empty() && Pages::free_chunks(flash) == 0 && !is_coming && !self.have_moves_room(flash)
+        let Some(next) = self.carried.first_key_value() else { return false };
+        let grains = grains_of(next.1.bytes.len() as u32);
+        Pages::free_chunks(flash) == 0 && !is_coming && !self.have_moves_room(flash, grains)
     }
 
     /// Pages in `chunk` of batches that are not committed.
@@ -123,7 +129,8 @@ impl Pages {
             let Some(chunk) = self.choose_victim(flash) else { return false };
             let held = self.held_in(flash, chunk);
             let slack_grains_left = self.worth().saturating_sub(self.chunks[&chunk].live) / 2;
-            self.cleaning.at = Some(Victim { chunk, held, grain: 0, slack_grains_left, window: None });
+            self.cleaning.at =
+                Some(Victim { chunk, held, grain: 0, slack_grains_left, window: None, refused_grains: None });
             return true;
         };
         match &victim.window {
@@ -232,7 +239,11 @@ impl Pages {
             };
             self.scratch = bytes;
             match (moved, change) {
-                (None, _) => return false,
+                (None, _) => {
+                    let victim = self.cleaning.at.as_mut().expect("a chunk is cleaned");
+                    victim.refused_grains = Some(grains_of(header.bytes));
+                    return false;
+                }
                 (_, None) if !is_needed => {}
                 (Some(Some(to)), Some(change)) => self.move_change(flash, change, place, to),
                 // The batch can be committed, and the page is an error then.
@@ -240,7 +251,8 @@ impl Pages {
                 (Some(to), None) => self.move_page(flash, header.lpid, place, to),
             }
         }
-        self.cleaning.at.as_mut().expect("a chunk is cleaned").grain = behind;
+        let victim = self.cleaning.at.as_mut().expect("a chunk is cleaned");
+        (victim.grain, victim.refused_grains) = (behind, None);
         true
     }
 

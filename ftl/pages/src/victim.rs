@@ -33,6 +33,8 @@ pub(crate) struct Victim {
     /// Grains that may be left of blocks so that its pages do not cross them.
     pub slack_grains_left: u32,
     pub window: Option<Window>,
+    /// Grains of the page that is to move next, if it has found no room.
+    pub refused_grains: Option<u32>,
 }
 
 /// The chunk that is being cleaned, if one is.

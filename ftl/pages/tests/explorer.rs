@@ -2,7 +2,7 @@
 
 use openftl_parts::{Config, OpenError, VictimPolicy};
 use openftl_sim::page_world::PageWorld;
-use openftl_sim::step::write_steps;
+use openftl_sim::step::{parse_steps, write_steps};
 use openftl_sim::swarm::Kind;
 use openftl_sim::{Drives, Run, Tally, explore, explore_in};
 
@@ -76,4 +76,17 @@ fn histories_of_pages_are_sound() {
     let Tally { cuts, recovery_cuts, restarts, .. } = tally;
     println!("{seeds} histories: {cuts} power cuts, {recovery_cuts} of recoveries, {} faults", tally.faults());
     assert!(cuts > 500 && recovery_cuts > 50 && restarts > 50 && tally.faults() > 50, "all of it happens: {tally:?}");
+}
+
+/// The pages of a victim found no room in the chunk that pages moved to, and there was no other: a host that put a page was to try again for ever.
+#[test]
+fn who_puts_hears_that_there_is_no_room_if_nothing_can_move() {
+    let steps = "Q0+23 Q7917+48 A4740+26 R1+0 A548+29 A2+21 x94~3426 A2+15 Q5178+56 A1+30 S2+5 Q0+1 s Q5405+43 S1+11 S8458+9 A1+23 A1+24 A3+30 f \
+        R3+0 D5402+34 Q0+38 S1+16 f F2+0 !program7226 A4121+34 D3+21 c Q3541+14 A1+30 A7303+6 S1+32 f A2+37 A7818+36 A0+36 S1+8 A427+13 \
+        S1+18 s f f s A3+25 D0+39 R2+0 A2+25 R2+0 f Q2+52 s R4518+0 F7908+0 !program6880 i1000 S2+6 A1+1 A3+19 S3+20 S2+1 Q0+53 R1+0 \
+        i1000 R2+0 O4212+0 S1+5 Q0+57 Q2+8 A0+33 D5390+17 R0+0 S1+34 A2797+23 S3+27 D0+29 s R3+0 x78+19 O6359+0 !ecc9570 A0+13 Q9162+5 \
+        A3+39 R2+0 f !ecc6126 A7251+38 A0+33 i1000 S9950+34 A1+10 Q3+45 S3+33 Q0+32 Q5650+19 D1+6 S231+20 o56 x13~692t D3+33 f S9265+26 \
+        S6683+40 x112t i1000 O1+0 o59 x61+27~3942 S3+14 O2+0 x35+9~8685 A3+30 S3997+13 R263+0 S0+25";
+    let run = Run::with_steps(20_452, Drives::Pages, parse_steps(steps).unwrap()).unwrap();
+    assert_eq!(explore(&run).failure, None);
 }

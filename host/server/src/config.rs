@@ -1,6 +1,7 @@
 //! The configuration of a server bounds what its peers may hold, and for how long.
 
 use openftl_core::Nanos;
+use openftl_core::units::Poll;
 
 use crate::connection;
 
@@ -28,7 +29,7 @@ pub struct ServerConfig {
     pub staging_bytes: u64,
     /// How long to look again and again for what comes next before going to sleep: a core for less latency. Waking up takes
     /// some microseconds, in a virtual machine a hundred.
-    pub poll: Nanos,
+    pub poll: Poll,
     /// Long writes come through a receive buffer, as short ones do, and not straight from the socket to their frames: to
     /// measure what a copy costs.
     pub copies_long_writes: bool,
@@ -53,7 +54,7 @@ impl Default for ServerConfig {
             heap_bytes_max: 256 << 20,
             kept_bytes_max: 128 << 20,
             staging_bytes: 16 << 20,
-            poll: Nanos::ZERO,
+            poll: Poll::Auto,
             copies_long_writes: false,
             handshake_max: connection::HANDSHAKE_MAX,
             stall_max: connection::STALL_MAX,

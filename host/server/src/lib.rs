@@ -73,6 +73,7 @@ mod endpoint;
 mod export;
 mod fabric;
 mod key_worker;
+mod lingering;
 mod link;
 mod listener;
 mod nbd;

@@ -30,6 +30,7 @@ use crate::ended::Ended;
 use crate::endpoint::Endpoint;
 use crate::export::{Export, export_infos};
 use crate::fabric::Fabric;
+use crate::lingering::Lingering;
 use crate::link::{Buffers, Over};
 use crate::listener::{ListenError, Listener};
 use crate::operator::{NoOperator, Operator};
@@ -83,6 +84,7 @@ pub struct Server {
     slots: Vec<Slot>,
     counters: Arc<Counters>,
     lead: Lead,
+    lingering: Lingering,
     fabric: Option<Fabric>,
     ended: Vec<Ended>,
     /// Drives that have just come to a standstill, and their states.
@@ -108,6 +110,7 @@ impl Server {
             slots: Vec::new(),
             counters: Arc::default(),
             lead: Lead::new(),
+            lingering: Lingering::new(config.poll),
             fabric: None,
             ended: Vec::new(),
             standstills: Vec::new(),

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use crate::client::{Client, head};
 use crate::memory::{Memory, Switches, Temper};
+use openftl_core::units::Poll;
 use openftl_core::{BLOCK_BYTES, Clock, Nanos, Time};
 use openftl_nbd::wire::{ErrorCode, command, command_flag, option};
 use openftl_server::{Counters, Endpoint, Export, Protocol, ServeError, Server, ServerConfig, Stop, WallClock};
@@ -465,7 +466,7 @@ fn long_writes_go_straight_from_the_socket_to_their_frames() {
 #[test]
 fn a_server_that_polls_serves_and_hears_the_stop() {
     // Longer than the test may take: all of it happens while the server does not sleep.
-    let config = ServerConfig { poll: Nanos::from_millis(3_600_000), ..ServerConfig::default() };
+    let config = ServerConfig { poll: Poll::For(Nanos::from_millis(3_600_000)), ..ServerConfig::default() };
     let served = Served::with(Memory::new(BLOCKS, 512, SHUFFLED), config, WallClock::new());
     let mut client = served.open();
     let data = pattern(7, 5_000);

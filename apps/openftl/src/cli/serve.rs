@@ -4,7 +4,7 @@ use super::drive_flags::DriveFlags;
 use super::number::whole;
 use crate::log::{self, Levels};
 use clap::{Args, ValueEnum};
-use openftl_core::Nanos;
+use openftl_core::units::Poll;
 use openftl_drive::description::{Timing, Tls};
 use std::path::PathBuf;
 
@@ -102,9 +102,9 @@ pub struct Serve {
     #[arg(long, value_enum, value_name = "TIMING")]
     pub timing: Option<Timing>,
     /// How long to look again and again for what comes next before going to sleep: less latency, for a core that others
-    /// could use [default: 0s].
+    /// could use. `auto` does it while hosts come again soon, and `0s` never [default: auto].
     #[arg(long, value_name = "TIME")]
-    pub poll: Option<Nanos>,
+    pub poll: Option<Poll>,
     /// Where `openftl ctl` reaches the drive, like unix:/tmp/openftl.ctl [default: beside the drive, DISK.ctl; none for a
     /// drive in memory].
     #[arg(long, value_name = "ADDRESS")]

@@ -64,6 +64,7 @@ impl Server {
         let due = served.iter().filter_map(Served::next_due).min();
         let mut precise = None;
         events.clear();
+        let mut sleeps = false;
         let timeout = if again || self.linger(events, due, clock)? {
             Some(Nanos::ZERO)
         } else {
@@ -71,6 +72,7 @@ impl Server {
             // requests instead of one. Where they are not, this costs nothing.
             std::thread::yield_now();
             let now = clock.now();
+            sleeps = true;
             let deadlines = self.connections().filter_map(|connection| connection.deadline(&self.config));
             let retries = self.listeners.iter().filter_map(|listener| listener.retry_at);
             let silent = self.fabric.as_ref().and_then(|fabric| fabric.target.next_due());
@@ -127,7 +129,10 @@ impl Server {
                         use epoll::EventFlags as Flags;
                         let hung_up = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
                         let link = connection.link_mut();
-                        self.heard = clock.now();
+                        let before = std::mem::replace(&mut self.heard, clock.now());
+                        if std::mem::take(&mut sleeps) {
+                            self.lingering.slept(self.heard.since(before));
+                        }
                         link.hung_up |= hung_up;
                         link.readable |= hung_up || flags.contains(Flags::IN);
                         link.writable |= flags.intersects(Flags::OUT | Flags::HUP | Flags::ERR);
@@ -140,22 +145,33 @@ impl Server {
 
     /// Looks again and again, for as long as that is better than to sleep. Returns whether there is something to do.
     fn linger<C: Clock>(
-        &self,
+        &mut self,
         events: &mut Vec<epoll::Event>,
         due: Option<Time>,
         clock: &mut C,
     ) -> Result<bool, ServeError> {
-        if self.config.poll == Nanos::ZERO {
+        let began = clock.now();
+        if !self.lingering.may_linger(due.map(|due| due.since(began))) {
             return Ok(false);
         }
-        let until = self.heard + self.config.poll;
-        while clock.now() < until {
+        let (mut now, until) = (began, self.lingering.until(began, self.heard));
+        let mut looks = 0..self.lingering.looks_max();
+        while now < until && looks.next().is_some() {
             self.look(events, Some(&Timespec::default()))?;
-            if !events.is_empty() || due.is_some_and(|due| clock.now() >= due) {
+            if !events.is_empty() {
+                self.lingering.found(clock.now().since(began));
+                return Ok(true);
+            }
+            if due.is_some_and(|due| now >= due) {
                 return Ok(true);
             }
             std::thread::yield_now();
+            let before = std::mem::replace(&mut now, clock.now());
+            if !self.lingering.was_kept(now.since(before)) {
+                return Ok(false);
+            }
         }
+        self.lingering.in_vain();
         Ok(false)
     }
 
