@@ -207,6 +207,27 @@ fn a_drive_of_zones_has_a_file_system_if_enough_of_them_may_be_active() {
 }
 
 #[test]
+fn the_room_that_stat_shows_is_that_of_df() {
+    if !runs_here(&NEEDS) {
+        return;
+    }
+    let volume = Volume::make();
+    let mount = ["alfs", "mount", &volume.drive, text(&volume.mount), "--run"];
+    let fill = "cd \"$OPENFTL_FOLDER\" && seq 100000 > a && mkdir b && seq 9 > b/c";
+    run_openftl(mount.into_iter().chain([fill])).succeeded();
+    let df = "df -B1 --output=size,used \"$OPENFTL_FOLDER\" | tail -n 1";
+    let shown = run_openftl(mount.into_iter().chain([df, "--read-only"])).succeeded().stdout;
+    let shown: Vec<u64> = shown.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    let stat = run_openftl(["alfs", "stat", &volume.drive, "--json"]).succeeded().stdout;
+    let stat: serde_json::Value = serde_json::from_str(&stat).unwrap();
+    assert_eq!(
+        [&stat["capacity_bytes"], &stat["used_bytes"]].map(|number| number.as_u64()),
+        [Some(shown[0]), Some(shown[1])]
+    );
+    assert!(shown[1] > 500_000, "{shown:?}");
+}
+
+#[test]
 fn a_file_that_is_no_drive_is_refused_with_the_way_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("broken.oftl");
