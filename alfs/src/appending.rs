@@ -80,8 +80,11 @@ impl<T: SegmentTarget> Volume<T> {
             match self.start_write(first, now) {
                 Ok(()) => (first, rest) = (first + now.len() as u64, behind),
                 Err(IoError::Append(AppendError::SegmentReadOnly { .. })) => break,
-                Err(_) => {
-                    self.fail("the drive does not take what is written in order");
+                Err(error) => {
+                    self.fail(match error {
+                        IoError::ReadOnly => "the drive takes no more writes",
+                        _ => "the drive does not take what is written in order",
+                    });
                     rest.iter().for_each(|frame| self.target.frames_mut().release(*frame));
                     return;
                 }

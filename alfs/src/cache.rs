@@ -154,6 +154,17 @@ impl Cache {
         }
     }
 
+    /// The same, to be written as it is: only its header changes, so it is as dirty as before.
+    ///
+    /// # Panics
+    /// If it is not here.
+    pub fn node_to_write(&mut self, node: u32) -> &mut Node {
+        match self.nodes.get_mut(&node) {
+            Some(Slot::Here(node)) => node,
+            other => panic!("node {node} is in memory, not {other:?}"),
+        }
+    }
+
     /// A node, if it is here.
     #[must_use]
     pub fn node_here(&self, node: u32) -> Option<&Node> {
@@ -173,14 +184,14 @@ impl Cache {
 
     /// A node has been written: it is where it is said, and clean.
     pub fn clean_node(&mut self, node: u32, address: u32) {
-        let found = self.node_mut(node);
+        let found = self.node_to_write(node);
         (found.address, found.before) = (address, None);
         self.dirty_nodes.remove(&node);
     }
 
     /// A node is clean: its block and its patch say what it is.
     pub fn patch_node(&mut self, node: u32) {
-        self.node_mut(node).before = None;
+        self.node_to_write(node).before = None;
         self.dirty_nodes.remove(&node);
     }
 

@@ -30,6 +30,7 @@
 //! | [`volume`] | a mounted volume |
 //! | `polling` | its turns |
 //! | [`mounting`] | a volume is made, and found again |
+//! | `chain` | the records of an anchor, and which of them counts |
 //! | [`rebuilding`] | a volume whose records are lost is made anew |
 //! | `requests` | requests to a drive that no volume has |
 //! | `scanning` | the newest block of each node in the logs |
@@ -62,6 +63,7 @@
 mod appending;
 pub mod block;
 pub mod cache;
+mod chain;
 mod checking;
 mod cleaning;
 pub mod directory;

@@ -2,23 +2,24 @@
 //!
 //! | step of a mount | reads, writes |
 //! |---|---|
-//! | find the records | all blocks of both anchors |
-//! | read patches | the blocks with the newest patches of nodes, as the last record that counts says |
-//! | choose the last one that counts | the write pointers of segments: what a record needs has to be there |
+//! | find the records | all blocks of both anchors, some at a time |
+//! | choose the last one that counts | the write pointers of segments: what a record needs has to be there; the blocks of patches that the newest one has written (`chain`) |
+//! | read patches | the blocks with the newest patches of nodes, as that record says |
 //! | settle | a whole record in the other anchor, and a flush; before it nothing else is written |
 //! | make good | summaries that are there in part; segments that should be empty are trimmed |
 //!
 //! The write pointers tell whether a record counts, so nothing may move them before there is a new record: otherwise a record that did not count would
 //! count after the next power cut. A volume that is mounted read-only stops before that.
 
-use crate::block::{Bytes, Kind, NotIt, Seen, VERSION, look, zeroes};
+use crate::block::{Bytes, Kind, Seen, VERSION, look, zeroes};
+use crate::chain::{Chain, read_volume};
 use crate::inode::{Fields, IS_INLINE, fields_mut};
 use crate::node_map::block_of;
 use crate::operation::{FileKind, FileSystem, FileTime, Inode};
 use crate::patch;
 use crate::record::{HeadPlace, NoRecord, Record};
-use crate::requests::{read_blocks, read_each, run};
-use crate::segments::{ANCHORS, Head, LOGS, Log, Owner, SEGMENT_BLOCKS_MIN, SEGMENTS_MIN, Segment, Shape, State};
+use crate::requests::{read_blocks, run};
+use crate::segments::{ANCHORS, Head, LOGS, Log, Owner, SEGMENT_BLOCKS_MIN, SEGMENTS_MIN, Shape, State};
 use crate::volume::{Options, Volume};
 use openftl_core::{BLOCK_BYTES, Clock};
 use openftl_parts::target::{Durability, IoError, Request, SegmentTarget};
@@ -136,101 +137,6 @@ pub(crate) fn shape_of(target: &impl SegmentTarget) -> Result<Shape, MountError>
     Ok(Shape { segments: segments as u32, segment_blocks: segment_blocks as u32 })
 }
 
-/// The records of an anchor, one after the other.
-struct Chain {
-    anchor: u32,
-    volume: u64,
-    records: Vec<Record>,
-    /// Blocks of all of them, after each.
-    ends: Vec<u32>,
-}
-
-/// Reads the records of an anchor. `Ok(None)`: it is empty.
-fn read_chain(
-    target: &mut impl SegmentTarget,
-    clock: &mut dyn Clock,
-    shape: Shape,
-    anchor: u32,
-) -> Result<Option<Chain>, (Option<NoRecord>, Option<MountError>)> {
-    let written = target.segment(anchor).written;
-    if written == 0 {
-        return Ok(None);
-    }
-    let mut there: Vec<Option<Box<Bytes>>> = Vec::with_capacity(written as usize);
-    let read = read_each(target, clock, shape.first_of(anchor), written, &mut |_, block| {
-        there.push(block.copied().map(Box::new));
-    });
-    read.map_err(|error| (None, Some(error)))?;
-    let mut at = 0;
-    let mut chain: Option<Chain> = None;
-    let no_record = loop {
-        if at == written {
-            break None;
-        }
-        // What cannot be read is the end, as is what is no record.
-        let Some(first) = &there[at as usize] else { break Some(NoRecord::Impossible("first block")) };
-        let known = chain.as_ref().map(|chain| chain.volume);
-        let (blocks, sequence, volume) = match Record::length(first, known) {
-            Ok(found) => found,
-            Err(why) => break Some(why),
-        };
-        if blocks > written - at {
-            break Some(NoRecord::Impossible("length"));
-        }
-        let all: Option<Vec<Box<Bytes>>> = there[at as usize..(at + blocks) as usize].iter().cloned().collect();
-        let Some(all) = all else { break Some(NoRecord::Impossible("blocks cannot be read")) };
-        let record = match Record::read(&all, volume) {
-            Ok(record) => record,
-            Err(why) => break Some(why),
-        };
-        at += blocks;
-        match &mut chain {
-            None if record.is_whole => {
-                chain = Some(Chain { anchor, volume, records: vec![record], ends: vec![at] });
-            }
-            Some(chain)
-                if !record.is_whole
-                    && record.shape == chain.records[0].shape
-                    && sequence == chain.records[chain.records.len() - 1].sequence + 1 =>
-            {
-                chain.records.push(record);
-                chain.ends.push(at);
-            }
-            _ => break Some(NoRecord::Impossible("sequence")),
-        }
-    };
-    match (chain, no_record) {
-        (Some(chain), _) => Ok(Some(chain)),
-        (None, why) => Err((why, None)),
-    }
-}
-
-impl Chain {
-    /// Whether the drive has all that the first `count` records need.
-    fn counts(&self, target: &impl SegmentTarget, count: usize) -> bool {
-        let shape = self.records[0].shape;
-        let mut segments: BTreeMap<u32, Segment> = BTreeMap::new();
-        for record in &self.records[..count] {
-            segments.extend(record.segments.iter().copied());
-        }
-        let heads = self.records[count - 1].heads.iter().flatten();
-        let heads: BTreeMap<u32, u32> = heads.map(|head| (head.segment, head.written)).collect();
-        segments.iter().all(|(index, segment)| {
-            let needed = match segment.state {
-                State::Open => heads.get(index).copied().unwrap_or(0),
-                State::Full if segment.valid > 0 => shape.segment_blocks,
-                _ => 0,
-            };
-            target.segment(*index).written >= needed
-        })
-    }
-
-    /// How many records count.
-    fn counting(&self, target: &impl SegmentTarget) -> usize {
-        (1..=self.records.len()).rev().find(|count| self.counts(target, *count)).unwrap_or(0)
-    }
-}
-
 impl<T: SegmentTarget> Volume<T> {
     /// Makes a volume on a drive, whatever is there. `id` is drawn by chance, so that nothing of an earlier volume is taken for its own; `owner` and
     /// `group` have its root.
@@ -287,7 +193,7 @@ impl<T: SegmentTarget> Volume<T> {
     /// If there is none, or none that can be read. Nothing has been written then.
     pub fn mount(mut target: T, options: Options, clock: &mut dyn Clock) -> Result<Volume<T>, (T, MountError)> {
         match read_volume(&mut target, clock) {
-            Ok((chain, count)) => Volume::of_chain(target, &chain, count, options, clock),
+            Ok(chain) => Volume::of_chain(target, &chain, options, clock),
             Err(error) => Err((target, error)),
         }
     }
@@ -295,7 +201,6 @@ impl<T: SegmentTarget> Volume<T> {
     fn of_chain(
         target: T,
         chain: &Chain,
-        count: usize,
         options: Options,
         clock: &mut dyn Clock,
     ) -> Result<Volume<T>, (T, MountError)> {
@@ -304,18 +209,18 @@ impl<T: SegmentTarget> Volume<T> {
         volume.now = clock.now();
         volume.time_of_day = FileTime::default();
         let mut owners: BTreeMap<u32, Vec<Owner>> = BTreeMap::new();
-        let mut patches: BTreeMap<u32, u32> = BTreeMap::new();
-        for record in &chain.records[..count] {
+        for record in &chain.records {
             if let Err(error) = volume.apply(record, &mut owners) {
                 return Err((volume.target, MountError::NoRecord(error)));
             }
-            record.nodes.iter().for_each(|(node, _)| _ = patches.remove(node));
-            patches.extend(record.patches.iter().copied());
         }
+        let last = &chain.records[chain.records.len() - 1];
+        let Some(patches) = chain.patches(chain.records.len()) else {
+            return Err((volume.target, MountError::NoRecord(NoRecord::Impossible("patches"))));
+        };
         if let Err(error) = volume.read_patches(&patches, clock) {
             return Err((volume.target, error));
         }
-        let last = &chain.records[count - 1];
         if !volume.are_heads(last) {
             return Err((volume.target, MountError::NoRecord(NoRecord::Impossible("heads of logs"))));
         }
@@ -365,8 +270,14 @@ impl<T: SegmentTarget> Volume<T> {
         }
         for log in [Log::HotNode, Log::WarmNode, Log::ColdNode] {
             let Some(place) = heads[log as usize] else { continue };
+            let head = self.segments.heads[log as usize].as_ref().filter(|head| head.segment == place.segment);
+            let owners = head.map_or(&[][..], |head| &head.owners);
+            // Nobody has what such a sync has left: it is behind the record, or was behind the one that a mount found before, which did not come to write
+            // anew what it had left.
+            let is_left = |at: &u32| owners.get(*at as usize).is_none_or(|owner| *owner == Owner::default());
             let end = self.target.segment(place.segment).written.min(shape.data_blocks());
-            for at in place.written..end {
+            let left: Vec<u32> = (0..end).filter(|at| *at >= place.written || is_left(at)).collect();
+            for at in left {
                 let block = match read_blocks(&mut self.target, clock, shape.first_of(place.segment) + at, 1) {
                     Ok(blocks) => blocks.into_iter().next(),
                     Err(MountError::Drive(_)) => None,
@@ -532,74 +443,6 @@ impl<T: SegmentTarget> Volume<T> {
             }
         }
     }
-}
-
-/// The newest records that count.
-fn read_volume(target: &mut impl SegmentTarget, clock: &mut dyn Clock) -> Result<(Chain, usize), MountError> {
-    let shape = shape_of(target)?;
-    let mut chains = Vec::new();
-    let mut why = None;
-    for anchor in 0..ANCHORS {
-        match read_chain(target, clock, shape, anchor) {
-            Ok(chain) => chains.extend(chain),
-            Err((_, Some(error))) => return Err(error),
-            Err((no_record, None)) => why = why.or(no_record),
-        }
-    }
-    chains.sort_by_key(|chain| std::cmp::Reverse(chain.records[0].sequence));
-    for chain in chains {
-        let made = chain.records[0].shape;
-        if made != shape {
-            let Shape { segments: has, segment_blocks: has_of } = shape;
-            return Err(MountError::OtherShape { made: made.segments, of: made.segment_blocks, has, has_of });
-        }
-        match chain.counting(target) {
-            0 => why = Some(NoRecord::Impossible("segments are not as it says")),
-            count => return Ok((chain, count)),
-        }
-    }
-    match why {
-        Some(NoRecord::Block { why: NotIt::Version(version), .. }) => Err(MountError::OtherVersion(version)),
-        Some(NoRecord::Block { why: NotIt::NoMagic, .. }) | None => match has_logs(target, clock, shape)? {
-            true => Err(MountError::RecordsGone),
-            false => Err(MountError::NoVolume),
-        },
-        Some(why) => Err(MountError::NoRecord(why)),
-    }
-}
-
-/// The records of a volume of another version say so, if they can be read.
-pub(crate) fn expect_version(
-    target: &mut impl SegmentTarget,
-    clock: &mut dyn Clock,
-    shape: Shape,
-) -> Result<(), MountError> {
-    for anchor in (0..ANCHORS).filter(|anchor| target.segment(*anchor).written > 0).collect::<Vec<_>>() {
-        let mut other = None;
-        read_each(target, clock, shape.first_of(anchor), 1, &mut |_, block| {
-            other = block.and_then(|block| match look(block) {
-                Err(NotIt::Version(version)) => Some(version),
-                _ => None,
-            });
-        })?;
-        if let Some(version) = other {
-            return Err(MountError::OtherVersion(version));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a segment begins with a block of a file system, as those with nodes do.
-fn has_logs(target: &mut impl SegmentTarget, clock: &mut dyn Clock, shape: Shape) -> Result<bool, MountError> {
-    for segment in (ANCHORS..shape.segments).filter(|segment| target.segment(*segment).written > 0).collect::<Vec<_>>()
-    {
-        match read_blocks(target, clock, shape.first_of(segment), 1) {
-            Ok(blocks) if look(&blocks[0]).is_ok() => return Ok(true),
-            Ok(_) | Err(MountError::Drive(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(false)
 }
 
 const _: () = assert!(BLOCK_BYTES == 4096);

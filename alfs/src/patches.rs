@@ -12,12 +12,13 @@
 //!
 //! # When a node is written whole
 //! When it has no block yet, when it differs in more than [`PATCH_BYTES_MAX`], when its segment is cleaned, when there is no room for more patches
-//! ([`Shape::patch_blocks_max`](crate::segments::Shape::patch_blocks_max)), and before an unmount: so a volume that was unmounted has no patch.
-//! When three quarters of that room are taken, the nodes whose patches were written longest ago are written whole.
+//! ([`Shape::patch_blocks_max`](crate::segments::Shape::patch_blocks_max)), and before an unmount: a volume that was unmounted has patches of nodes that
+//! cannot be read, and, if it had too few free segments, of others. When three quarters of that room are taken, the nodes whose patches were written
+//! longest ago are written whole.
 //!
 //! # What is bounded
 //! All patches are in memory. After a crash a mount reads each block of patches that is of use once, of which there are
-//! [`Shape::patch_blocks_max`](crate::segments::Shape::patch_blocks_max) or fewer, and no node: a node is changed when it is loaded.
+//! [`Shape::patch_blocks_max`](crate::segments::Shape::patch_blocks_max) or fewer. It needs none of their nodes: a node is changed when it is loaded.
 //!
 //! # What fails
 //! A node whose block cannot be read is lost, as it is without a patch. If a block of patches cannot be read, the nodes that have their newest patch there
@@ -32,7 +33,11 @@ use crate::segments::{IS_PATCHES, Log, Owner, Shape};
 use crate::volume::{Step, Stop, Volume};
 use openftl_core::{BLOCK_BYTES, Clock};
 use openftl_parts::target::SegmentTarget;
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Nodes that are read together to be written whole.
+const MOVING_TOGETHER: usize = 32;
 
 /// The owner of a block of patches in summaries.
 pub(crate) const OWNER: Owner = Owner { node: 1, slot: IS_PATCHES };
@@ -63,6 +68,8 @@ pub(crate) struct Patches {
     all: BTreeMap<u32, Patch>,
     /// Blocks that are of use, in the order in which they were written.
     blocks: BTreeMap<u64, PatchBlock>,
+    /// Their numbers, by address.
+    numbers: FxHashMap<u32, u64>,
     last_block: u64,
     /// Nodes whose patches are to be written.
     pending: BTreeSet<u32>,
@@ -153,13 +160,9 @@ impl Patches {
 
     /// What a record, or a rebuild, has found: a node has this patch, in the block at `address`.
     pub fn restore(&mut self, node: u32, base: u32, ranges: Option<Vec<u8>>, address: u32) {
-        let number = match self.blocks.iter().find(|(_, block)| block.address == address) {
-            Some((number, _)) => *number,
-            None => {
-                self.last_block += 1;
-                self.blocks.insert(self.last_block, PatchBlock { address, nodes: BTreeSet::new() });
-                self.last_block
-            }
+        let number = match self.numbers.get(&address) {
+            Some(number) => *number,
+            None => self.add_block(address, BTreeSet::new()),
         };
         self.blocks.get_mut(&number).expect("it is there").nodes.insert(node);
         self.bytes += bytes_of(ranges.as_ref());
@@ -176,18 +179,33 @@ impl Patches {
         self.leave_block(node, patch.block)
     }
 
+    /// A block that has the newest patches of these nodes. Returns its number.
+    fn add_block(&mut self, address: u32, nodes: BTreeSet<u32>) -> u64 {
+        self.last_block += 1;
+        self.blocks.insert(self.last_block, PatchBlock { address, nodes });
+        self.numbers.insert(address, self.last_block);
+        self.last_block
+    }
+
+    fn remove_block(&mut self, number: u64) -> Option<PatchBlock> {
+        let block = self.blocks.remove(&number)?;
+        self.numbers.remove(&block.address);
+        Some(block)
+    }
+
     fn leave_block(&mut self, node: u32, number: u64) -> Option<u32> {
         let block = self.blocks.get_mut(&number)?;
         block.nodes.remove(&node);
         if !block.nodes.is_empty() {
             return None;
         }
-        self.blocks.remove(&number).map(|block| block.address)
+        self.remove_block(number).map(|block| block.address)
     }
 
     /// The patches in the block at `address` are to be written again. `None`: some of them cannot be read. `Some(false)`: it is of no use.
     pub fn write_again(&mut self, address: u32) -> Option<bool> {
-        let Some(block) = self.blocks.values().find(|block| block.address == address) else { return Some(false) };
+        let Some(number) = self.numbers.get(&address) else { return Some(false) };
+        let block = &self.blocks[number];
         if block.nodes.iter().any(|node| self.all[node].ranges.is_none()) {
             return None;
         }
@@ -197,11 +215,9 @@ impl Patches {
 
     /// The block at `address` was never written: its patches are to be written elsewhere. Returns whether it was of use.
     pub fn lose_block(&mut self, address: u32) -> bool {
-        let Some(number) = self.blocks.iter().find(|(_, block)| block.address == address).map(|(number, _)| *number)
-        else {
+        let Some(block) = self.numbers.get(&address).copied().and_then(|number| self.remove_block(number)) else {
             return false;
         };
-        let block = self.blocks.remove(&number).expect("it was just found");
         for node in block.nodes {
             self.all.get_mut(&node).expect("its block names it").block = 0;
             self.pending.insert(node);
@@ -234,18 +250,20 @@ impl Patches {
     /// Patches of the oldest blocks are written again, so that there are no more blocks than there may be.
     fn gather_old(&mut self, shape: Shape) {
         let most = shape.patch_blocks_max() as usize;
-        let mut left: BTreeSet<u64> = self.blocks.keys().copied().collect();
-        loop {
-            let bytes: usize = self.pending.iter().map(|node| bytes_of(self.all[node].ranges.as_ref())).sum();
-            // An entry does not reach over two blocks.
-            let needed = bytes.div_ceil(BLOCK_BYTES - HEADER_BYTES - ENTRY_BYTES - PATCH_BYTES_MAX);
-            if left.len() + needed <= most {
+        let mut bytes: usize = self.pending.iter().map(|node| bytes_of(self.all[node].ranges.as_ref())).sum();
+        // An entry does not reach over two blocks.
+        let needed = |bytes: usize| bytes.div_ceil(BLOCK_BYTES - HEADER_BYTES - ENTRY_BYTES - PATCH_BYTES_MAX);
+        let mut left = self.blocks.len();
+        for block in self.blocks.values() {
+            if left + needed(bytes) <= most {
                 return;
             }
-            let Some(number) = left.pop_first() else { return };
-            let is_here = |node: &u32| self.all[node].ranges.is_some();
-            let nodes: Vec<u32> = self.blocks[&number].nodes.iter().copied().filter(is_here).collect();
-            self.pending.extend(nodes);
+            left -= 1;
+            for node in block.nodes.iter().filter(|node| self.all[node].ranges.is_some()) {
+                if self.pending.insert(*node) {
+                    bytes += bytes_of(self.all[node].ranges.as_ref());
+                }
+            }
         }
     }
 
@@ -274,17 +292,15 @@ impl Patches {
     }
 
     /// The patches of these nodes are at `address`. Returns addresses of blocks of patches that are of no use now.
-    fn written(&mut self, nodes: Vec<u32>, address: u32) -> Vec<u32> {
-        self.last_block += 1;
-        let number = self.last_block;
+    fn written(&mut self, nodes: &[u32], address: u32) -> Vec<u32> {
+        let number = self.add_block(address, nodes.iter().copied().collect());
         let mut useless = Vec::new();
-        for node in &nodes {
+        for node in nodes {
             let old = std::mem::replace(&mut self.all.get_mut(node).expect("it was just written").block, number);
             useless.extend(self.leave_block(*node, old));
             self.pending.remove(node);
             self.unrecorded.insert(*node);
         }
-        self.blocks.insert(number, PatchBlock { address, nodes: nodes.into_iter().collect() });
         useless
     }
 }
@@ -324,17 +340,25 @@ impl<T: SegmentTarget> Volume<T> {
 
     /// Writes nodes whole that are to be, whether they are in memory or not.
     pub(crate) fn write_moving(&mut self) -> Step<()> {
-        while let Some(node) = self.patches.moving.first().copied() {
-            match self.pin(node, &Kind::NODES) {
-                Ok(()) => self.write_node(node)?,
-                Err(Stop::Wait) => return Err(Stop::Wait),
-                // It is free, or cannot be read.
-                Err(Stop::Refused(_)) => {
-                    self.patches.moving.remove(&node);
-                    if let Some(patch) = self.patches.all.get_mut(&node) {
-                        patch.is_stuck = true;
+        while !self.patches.moving.is_empty() {
+            let nodes: Vec<u32> = self.patches.moving.iter().copied().take(MOVING_TOGETHER).collect();
+            let mut is_reading = false;
+            for node in nodes {
+                match self.pin(node, &Kind::NODES) {
+                    Ok(()) => self.write_node(node)?,
+                    // Others are read meanwhile.
+                    Err(Stop::Wait) => is_reading = true,
+                    // It is free, or cannot be read.
+                    Err(Stop::Refused(_)) => {
+                        self.patches.moving.remove(&node);
+                        if let Some(patch) = self.patches.all.get_mut(&node) {
+                            patch.is_stuck = true;
+                        }
                     }
                 }
+            }
+            if is_reading {
+                return Err(Stop::Wait);
             }
         }
         Ok(())
@@ -378,7 +402,7 @@ impl<T: SegmentTarget> Volume<T> {
             let nodes = self.patches.fill(bytes);
             seal_at(bytes, Kind::Patches, self.patches.number_in(sequence), sequence, id, place);
             let address = self.append(Log::HotNode, OWNER, frame);
-            for useless in self.patches.written(nodes, address) {
+            for useless in self.patches.written(&nodes, address) {
                 self.segments.release(useless);
             }
             self.statistics.patches += 1;

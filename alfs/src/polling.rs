@@ -108,7 +108,9 @@ impl<T: SegmentTarget> FileSystem for Volume<T> {
 }
 
 impl<T: SegmentTarget> Volume<T> {
-    pub(crate) fn room(&self) -> Room {
+    /// Room, as hosts see it: blocks of patches and segments that are kept for cleaning, or have failed, are no part of it.
+    #[must_use]
+    pub fn room(&self) -> Room {
         let blocks = self.segments.blocks_max();
         let free = blocks.saturating_sub(self.used());
         // A file has a node at least, and a name in another block.

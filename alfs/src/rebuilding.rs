@@ -25,9 +25,10 @@
 //! a block of such a file may be another one's by now where no summary tells.
 
 use crate::block::{Kind, seal};
+use crate::chain::expect_version;
 use crate::directory::Found as FoundName;
 use crate::inode::{ADDRESSES, AREA, NODES, fields};
-use crate::mounting::{MountError, expect_version, shape_of};
+use crate::mounting::{MountError, shape_of};
 use crate::node_map::{NODES_PER_BLOCK, block_of};
 use crate::operation::{FileKind, FileTime, Inode, Refusal};
 use crate::patches;

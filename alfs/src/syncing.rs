@@ -281,7 +281,7 @@ impl<T: SegmentTarget> Volume<T> {
         self.expect_log(log, 1)?;
         let frame = self.frame()?;
         let place = self.segments.next_address(log);
-        let found = self.cache.node_mut(node);
+        let found = self.cache.node_to_write(node);
         seal_at(&mut found.bytes, kind, node, self.syncing.next, self.id, place);
         self.target.frames_mut().bytes_mut(frame).copy_from_slice(&found.bytes[..]);
         let address = self.append(log, Owner { node, slot: IS_NODE }, frame);
@@ -439,8 +439,11 @@ impl<T: SegmentTarget> Volume<T> {
         }
         let first = u64::from(shape.first_of(self.syncing.anchor) + self.syncing.anchor_written);
         for (frames, first) in frames.chunks(TRANSACTION_BLOCKS_MAX).zip((first..).step_by(TRANSACTION_BLOCKS_MAX)) {
-            if self.start_write(first, frames).is_err() {
-                self.fail("the drive does not take a record");
+            if let Err(error) = self.start_write(first, frames) {
+                self.fail(match error {
+                    IoError::ReadOnly => "the drive takes no more writes",
+                    _ => "the drive does not take a record",
+                });
                 frames.iter().for_each(|frame| self.target.frames_mut().release(*frame));
                 return Ok(());
             }

@@ -182,6 +182,82 @@ fn a_block_of_patches_that_cannot_be_read_is_an_error_of_its_nodes_and_of_no_oth
     assert_eq!(read(&mut host, file), Err(Refusal::Device));
 }
 
+/// The newest block of a kind that is on the drive.
+fn newest(drive: &MemorySegments, kind: Kind) -> u64 {
+    let of = |block: u64| Some((look(drive.block(block)?).ok().filter(|seen| seen.kind == kind)?.sequence, block));
+    drive.written().filter_map(of).max().expect("there is one").1
+}
+
+#[test]
+fn a_record_whose_patches_were_never_written_does_not_count() {
+    let (mut host, file) = with_file(100, 50);
+    host.overwrite(file, 7, 2);
+    host.overwrite(file, 7, 3);
+    let mut drive = host.volume.take().unwrap().into_target();
+    // The write pointer is behind it, as of a segment whose medium has failed and does not say how far it is written.
+    let patches = newest(&drive, Kind::Patches);
+    drive.block_mut(patches).unwrap().fill(0);
+    let mounted = Volume::mount(drive, Options::default(), &mut host.clock).map_err(|(_, error)| error);
+    host.volume = Some(mounted.unwrap());
+    assert_eq!(host.read(file, 7 << 12, 4096), bytes(2, 4096), "as the record before says");
+    assert_eq!(host.read(file, 8 << 12, 4096), bytes(1, 50 << 12)[8 << 12..9 << 12]);
+    host.overwrite(file, 7, 4);
+    host.forget_and_mount();
+    assert_eq!(host.read(file, 7 << 12, 4096), bytes(4, 4096));
+    host.check();
+}
+
+#[test]
+fn what_an_unfinished_sync_has_patched_is_not_forgotten_by_a_second_crash() {
+    let (mut host, file) = with_file(100, 50);
+    host.overwrite(file, 7, 2);
+    let mut drive = host.volume.take().unwrap().into_target();
+    // The record of that sync never came to the anchor.
+    let record = newest(&drive, Kind::Record);
+    drive.block_mut(record).unwrap().fill(0);
+    let mounted = Volume::mount(drive, Options::default(), &mut host.clock).map_err(|(_, error)| error);
+    host.volume = Some(mounted.unwrap());
+    host.forget_and_mount();
+    let volume = host.volume.take().unwrap();
+    let mut drive = volume.unmount(&mut host.clock).map_err(|(_, error)| error).unwrap();
+    let anchors = u64::from(ANCHORS) * drive.segment_blocks().unwrap();
+    let records: Vec<u64> = drive.written().filter(|block| *block < anchors).collect();
+    records.into_iter().for_each(|block| drive.lose(block));
+    let time = host.time_of_day();
+    let rebuilt = Volume::rebuild(drive, (0, 0), time, &mut host.clock, &mut |_, _| ()).map_err(|(_, error)| error);
+    host.volume = Some(rebuilt.unwrap().0);
+    assert!(host.read(file, 0, 50 << 12) == bytes(1, 50 << 12), "the patch is of a sync that was never over");
+}
+
+#[test]
+fn a_volume_of_another_version_whose_records_are_damaged_or_gone_is_no_empty_drive() {
+    type Damage = fn(&mut MemorySegments, u64);
+    let damages: [Damage; 3] = [
+        |drive, blocks| drive.block_mut(0).into_iter().for_each(|block| block[..blocks as usize].fill(0)),
+        |drive, blocks| (0..2 * blocks).for_each(|block| _ = drive.block_mut(block).map(|block| block.fill(7))),
+        |drive, blocks| (0..2 * blocks).for_each(|block| _ = drive.block_mut(block).map(|_| ())),
+    ];
+    for (number, damage) in damages.into_iter().enumerate() {
+        let (mut host, _) = with_file(100, 5);
+        host.forget_and_mount();
+        let mut drive = host.volume.take().unwrap().into_target();
+        for block in drive.written().collect::<Vec<_>>() {
+            let bytes = drive.block_mut(block).unwrap();
+            if look(bytes).is_ok() {
+                bytes[5] = 1;
+                sign(bytes);
+            }
+        }
+        let blocks = drive.segment_blocks().unwrap();
+        damage(&mut drive, blocks);
+        let Err((drive, error)) = Volume::mount(drive, Options::default(), &mut host.clock) else { panic!() };
+        assert_eq!(error, MountError::OtherVersion(1), "damage {number}");
+        let time = openftl_alfs::FileTime::default();
+        let rebuilt = Volume::rebuild(drive, (0, 0), time, &mut host.clock, &mut |_, _| ());
+        assert_eq!(rebuilt.map(|_| ()).map_err(|(_, error)| error), Err(MountError::OtherVersion(1)));
+    }
+}
+
 #[test]
 fn a_volume_of_another_version_is_refused_with_the_way_out() {
     let (mut host, _) = with_file(100, 5);

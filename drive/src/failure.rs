@@ -1,6 +1,7 @@
 //! How a command fails: one readable report that names what was found and what to do, and an exit code.
 
 use crate::new_file::NewFileError;
+use openftl_media::{DeviceError, StoreError};
 use std::fmt;
 use std::process::ExitCode;
 
@@ -44,6 +45,31 @@ impl Failure {
         match message.rsplit_once("; ") {
             Some((what, fix)) => Failure::bad_input(what).fix(fix),
             None => Failure::bad_input(message),
+        }
+    }
+
+    /// A device cannot be opened.
+    pub fn of_device(error: &DeviceError) -> Failure {
+        match error {
+            DeviceError::Profile(error) | DeviceError::Store(StoreError::Profile(error)) => {
+                Failure::bad_input(error).fix("correct the profile, or choose one that `openftl profiles` lists")
+            }
+            DeviceError::Store(error) => match error {
+                StoreError::NotADrive { .. } => Failure::bad_input(error).fix("name a file made by `openftl create`"),
+                StoreError::NewerVersion { .. } => {
+                    Failure::bad_input(error).fix("use the version of openftl that made it, or a later one")
+                }
+                StoreError::OlderVersion { .. }
+                | StoreError::OtherProfile { .. }
+                | StoreError::ProfileTooLong { .. }
+                | StoreError::Parts(_) => Failure::bad_input(error),
+                StoreError::Locked { path } => {
+                    Failure::failed(format_args!("{} is locked by another process", path.display())).fix(
+                        "stop the one that serves it first; meanwhile `openftl inspect` shows what it holds, if it has a control socket",
+                    )
+                }
+                _ => Failure::failed(error),
+            },
         }
     }
 

@@ -1,4 +1,4 @@
-//! A drive of segments that is kept in a file, for a file system that is on it.
+//! A drive of segments, or of zones, that is kept in a file, for a file system that is on it.
 
 use crate::failure::Failure;
 use crate::flash::{self, HOST_FRAMES};
@@ -9,13 +9,13 @@ use openftl_segments::SegmentFtl;
 use openftl_zones::{AskedLimits, Ftl, ZoneFtl};
 use std::path::Path;
 
-/// A drive of segments on flash of this machine.
+/// A drive of segments on flash of this machine. Zones are segments, too, whatever the drive was made as.
 pub type SegmentDrive = SegmentFtl<Box<ZoneFtl<EmulatedDevice>>>;
 
 /// What to do without a drive of segments.
 const MAKE_ONE: &str = "make a drive of segments: openftl create DISK --drive drives/amf.toml";
 
-/// Opens the drive of segments that is kept in `disk`, whatever it was described as, on flash that takes no time.
+/// Opens the drive of segments, or of zones, that is kept in `disk`, whatever it was described as, on flash that takes no time.
 ///
 /// # Errors
 /// If it is in use, of another kind, or cannot be trusted.
@@ -24,12 +24,13 @@ pub fn open_stored(disk: &Path, access: Access, clock: &mut dyn Clock) -> Result
     if !disk.exists() {
         return Err(Failure::bad_input(format_args!("{} is not there", disk.display())).fix(MAKE_ONE));
     }
-    let device = flash::open(disk, access, MediaTiming::Instant).map_err(Failure::failed)?;
+    let device = flash::open(disk, access, MediaTiming::Instant).map_err(|error| Failure::of_device(&error))?;
     let drive = SegmentFtl::open_with(device, config, AskedLimits::default(), access, clock);
     drive.map_err(|error| {
         let failure = match error {
             OpenError::OtherKind { .. } => Failure::bad_input(error).fix(MAKE_ONE),
-            error => Failure::failed(error),
+            error => Failure::failed(error)
+                .fix(format_args!("`openftl check {}` says what is wrong with the drive", disk.display())),
         };
         failure.about(disk.display())
     })

@@ -3,11 +3,10 @@
 use crate::caught::{Failure, caught};
 use crate::fate::States;
 use crate::fault::FaultKind;
-use crate::played::Played;
+use crate::played::{Played, Plays};
 use crate::step::{Moment, Step};
 use crate::swarm::{Run, Setting, World, other_settings};
 use openftl_core::{Nanos, TraceHash};
-use openftl_parts::{Access, Target};
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
@@ -41,6 +40,8 @@ pub struct Tally {
     pub zoned_drives: u64,
     /// Stores of pages among the runs.
     pub page_stores: u64,
+    /// File systems among the runs.
+    pub file_systems: u64,
     /// Drives that wore out.
     pub worn_out: u64,
     /// Faults injected, by kind.
@@ -69,6 +70,7 @@ impl AddAssign<&Tally> for Tally {
         self.table_drives += other.table_drives;
         self.zoned_drives += other.zoned_drives;
         self.page_stores += other.page_stores;
+        self.file_systems += other.file_systems;
         self.worn_out += other.worn_out;
         for (kind, count) in &other.faults {
             *self.faults.entry(*kind).or_default() += count;
@@ -106,6 +108,10 @@ pub fn explore(run: &Run) -> Explored {
             tally.page_stores += 1;
             trace = play(*world, run, &mut tally);
         }
+        World::Files(world) => {
+            tally.file_systems += 1;
+            trace = play(*world, run, &mut tally);
+        }
     })
     .err();
     trace.add(u64::from(failure.is_some()));
@@ -121,7 +127,7 @@ pub fn explore_in<P: Played>(run: &Run, world: impl FnOnce() -> P) -> Explored {
 }
 
 /// Plays a run in a world.
-fn play(world: impl Played, run: &Run, tally: &mut Tally) -> TraceHash {
+fn play(world: impl Plays, run: &Run, tally: &mut Tally) -> TraceHash {
     let mut play = Play { world, setting: &run.setting, cut: None, tally };
     for step in &run.steps {
         play.take(step);
@@ -139,17 +145,17 @@ struct Play<'a, S> {
     tally: &'a mut Tally,
 }
 
-impl<'a, S: Played> Play<'a, S> {
+impl<'a, S: Plays> Play<'a, S> {
     fn take(&mut self, step: &'a Step) {
         self.tally.steps += 1;
         if let Step::Cut { at, recoveries } = step {
             // One that has not come yet comes now.
             self.power_cut();
-            self.world.rig().wire.arm(at.events);
+            self.world.wire().arm(at.events);
             self.cut = Some((*at, recoveries));
             return;
         }
-        let wire = self.world.rig().wire.clone();
+        let wire = self.world.wire().clone();
         if wire.until_cut(|| self.act(step)) {
             self.power_cut();
         }
@@ -161,7 +167,7 @@ impl<'a, S: Played> Play<'a, S> {
             Step::Settle => self.world.settle(),
             Step::Idle(micros) => self.world.idle(Nanos::from_micros(*micros)),
             Step::Settings(number) => {
-                self.world.rig_mut().next_config = Some(other_settings(self.setting, *number));
+                self.world.set_next_config(other_settings(self.setting, *number));
                 self.tally.other_settings += 1;
             }
             Step::Restart => {
@@ -187,7 +193,7 @@ impl<'a, S: Played> Play<'a, S> {
         self.cut(at);
         for at in recoveries {
             let world = &mut self.world;
-            let wire = world.rig().wire.clone();
+            let wire = world.wire().clone();
             if !wire.cut_after(at.events, || open(world)) {
                 break;
             }
@@ -195,7 +201,7 @@ impl<'a, S: Played> Play<'a, S> {
             self.cut(*at);
         }
         let world = &mut self.world;
-        if world.rig().ftl.is_none() {
+        if !world.is_open() {
             open(world);
         }
         if let Err(contradiction) = world.recover() {
@@ -211,7 +217,7 @@ impl<'a, S: Played> Play<'a, S> {
     }
 
     fn end(&mut self) {
-        let wire = self.world.rig().wire.clone();
+        let wire = self.world.wire().clone();
         if wire.until_cut(|| self.world.idle(REST)) || wire.is_armed() {
             self.power_cut();
         }
@@ -221,15 +227,15 @@ impl<'a, S: Played> Play<'a, S> {
         if !self.tally.faults.contains_key(&FaultKind::Offline) && !world.is_damaged() {
             world.check();
         }
-        self.tally.worn_out += u64::from(world.rig_mut().ftl().is_read_only());
+        self.tally.worn_out += u64::from(world.is_read_only());
         world.clean_restart();
         world.verify_all();
-        self.tally.events = world.rig().wire.events();
+        self.tally.events = world.wire().events();
     }
 }
 
-fn open(world: &mut impl Played) {
-    if let Err(error) = world.rig_mut().open(Access::ReadWrite) {
+fn open(world: &mut impl Plays) {
+    if let Err(error) = world.open() {
         panic!("the drive is refused: {error}");
     }
 }

@@ -18,6 +18,7 @@ use crate::rig::Rig;
 use crate::wire::{CrashPoint, Wire};
 use openftl_alfs::FileSystem;
 use openftl_alfs::operation::Operation;
+use openftl_blocks::CheckReport;
 use openftl_core::Clock;
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::{Access, Config};
@@ -87,6 +88,40 @@ impl<M: Mounts> FileStage<M> {
         Ok(stage)
     }
 
+    /// What is mounted.
+    pub(crate) fn mounted(&self) -> Option<&FileWorld<M::Volume>> {
+        self.world.as_ref()
+    }
+
+    /// The drive with its device, without the drive while a file system has it.
+    pub(crate) fn rig(&mut self) -> &mut Rig<SegmentDrive> {
+        &mut self.rig
+    }
+
+    /// The file system is gone, with its drive. Gives the states that it may have left; none: it was not mounted.
+    pub(crate) fn forget(&mut self) -> Option<Vec<Rc<State>>> {
+        let world = self.world.take()?;
+        // Time goes on where the file system was.
+        self.rig.clock = world.clock;
+        self.rig.ftl = None;
+        Some(world.states().to_vec())
+    }
+
+    /// The same device once more, with nothing open.
+    pub(crate) fn fork(&self) -> FileStage<M> {
+        FileStage { mounts: self.mounts.clone(), rig: self.rig.fork(), world: None, crash_points: Vec::new() }
+    }
+
+    /// Unmounts the file system, has the drive check itself, and mounts it again.
+    pub(crate) fn check_drive(&mut self) -> Result<(), String> {
+        let leniency = self.world().leniency;
+        let last = self.unmount()?;
+        let report = self.rig.check();
+        self.mount(&[last])?;
+        self.world().leniency = leniency;
+        verdict_of_drive(&report)
+    }
+
     /// Takes the drive from its rig.
     fn drive(&mut self) -> (Patience, SegmentDrive) {
         let patience = Patience::with(&self.rig.device());
@@ -139,7 +174,7 @@ impl<M: Mounts> FileStage<M> {
     }
 
     /// Opens the drive and mounts what is there, which is to be in one of these states.
-    fn mount(&mut self, states: &States) -> Result<Portrait, String> {
+    pub(crate) fn mount(&mut self, states: &States) -> Result<Portrait, String> {
         if self.rig.ftl.is_none() {
             self.rig.open(Access::ReadWrite).map_err(|error| format!("the drive does not open: {error}"))?;
         }
@@ -226,7 +261,7 @@ impl<M: Mounts> FileStage<M> {
     }
 
     /// The file system takes operations, syncs and unmounts; `is_thorough`: and is there afterwards, on a drive that is sound.
-    fn prove(mut self, seed: u64, operations: u32, is_thorough: bool) -> Result<(), String> {
+    pub(crate) fn prove(&mut self, seed: u64, operations: u32, is_thorough: bool) -> Result<(), String> {
         let mut steps = FileSteps::new(seed, FileWeights::usual());
         for _ in 0..operations {
             let step = steps.next(&self.world().model);
@@ -238,12 +273,19 @@ impl<M: Mounts> FileStage<M> {
         }
         self.unmount()?;
         if is_thorough {
-            let report = self.rig.check();
-            if !report.is_sound() {
-                return Err(format!("the drive is not sound: {:#?}", report.findings));
-            }
+            verdict_of_drive(&self.rig.check())?;
         }
         self.rig.close().map_err(|reason| reason.to_string())
+    }
+}
+
+/// What the drive says of itself, but for blocks that cannot be read: a torn program may have left some, which no sync needs. The file system on it says
+/// whether it misses one.
+fn verdict_of_drive(report: &CheckReport) -> Result<(), String> {
+    let is_judged = |finding: &&String| !finding.contains("cannot be read from the medium");
+    match report.findings.iter().find(is_judged) {
+        None => Ok(()),
+        Some(_) => Err(format!("the drive is not sound: {:#?}", report.findings)),
     }
 }
 

@@ -10,7 +10,7 @@ use openftl_alfs::operation::{LINK_BYTES_MAX, NAME_BYTES_MAX, Operation};
 use openftl_alfs::{AllocateHow, Changes, FileKind, FileTime, Inode, NewFile, RenameHow, SeekFor, XattrHow};
 use openftl_core::{BLOCK_BYTES, Nanos};
 use std::fmt;
-use strum::{EnumCount, FromRepr};
+use strum::{Display, EnumCount, EnumString, FromRepr};
 
 /// An operation that owns its names and its payload, with the inode numbers of the model.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,7 +130,8 @@ impl fmt::Display for FileStep {
 }
 
 /// Kinds of steps.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumCount, FromRepr)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Display, EnumCount, EnumString, FromRepr)]
+#[strum(serialize_all = "kebab-case")]
 #[repr(usize)]
 pub enum FileAct {
     /// A regular file.
@@ -226,7 +227,8 @@ impl FileWeights {
         self
     }
 
-    fn draw(&self, dice: &mut Dice) -> FileAct {
+    /// A kind of step.
+    pub(crate) fn draw(&self, dice: &mut Dice) -> FileAct {
         let mut drawn = dice.between(1, self.0.iter().map(|weight| u64::from(*weight)).sum());
         for (number, weight) in self.0.iter().enumerate() {
             match drawn.checked_sub(u64::from(*weight)) {
@@ -453,9 +455,8 @@ impl FileSteps {
         Asked::of(Operation::Allocate { inode, offset, bytes, how })
     }
 
-    /// A kind of step that there is room for.
-    fn act(&mut self, model: &FileModel) -> FileAct {
-        let act = self.weights.draw(&mut self.dice);
+    /// A kind of step that there is room for, if not this one.
+    fn fitting(&mut self, act: FileAct, model: &FileModel) -> FileAct {
         let (files, bytes) = (model.files().count(), model.data_bytes());
         match act {
             FileAct::Make | FileAct::MakeFolder | FileAct::MakeSpecial | FileAct::Symlink
@@ -473,7 +474,18 @@ impl FileSteps {
     /// The next step.
     pub fn next(&mut self, model: &FileModel) -> FileStep {
         let keep_size = self.dice.once_in(2);
-        FileStep::Ask(match self.act(model) {
+        let act = self.weights.draw(&mut self.dice);
+        self.step(act, keep_size, model)
+    }
+
+    /// A step of this kind, or of another one if there is no room for it.
+    pub fn of(&mut self, act: FileAct, model: &FileModel) -> FileStep {
+        let keep_size = self.dice.once_in(2);
+        self.step(act, keep_size, model)
+    }
+
+    fn step(&mut self, act: FileAct, keep_size: bool, model: &FileModel) -> FileStep {
+        FileStep::Ask(match self.fitting(act, model) {
             FileAct::Make => self.make(model, FileKind::Regular),
             FileAct::MakeFolder => self.make(model, FileKind::Directory),
             FileAct::MakeSpecial => {

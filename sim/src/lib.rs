@@ -22,6 +22,7 @@
 //! | [`page_world`] | the same with a store of pages |
 //! | [`file_model`], [`mod@portrait`] | the reference model of a file system, and all of any file system as one number |
 //! | [`file_steps`], [`file_world`] | what is asked of a file system, and one in lock step with the model |
+//! | [`file_play`] | a file system that histories of the explorer are played on |
 //! | [`file_crash_points`] | every state that a power cut can leave of a file system on segments |
 //! | `block_host`, `table_host`, `zone_host`, `zone_requests` | what their hosts do |
 //! | [`zone_crash_points`] | every state that a power cut can leave of such a drive |
@@ -52,6 +53,7 @@ pub mod fault;
 mod file_bytes;
 pub mod file_crash_points;
 pub mod file_model;
+pub mod file_play;
 mod file_refusals;
 mod file_replies;
 pub mod file_steps;

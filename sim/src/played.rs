@@ -10,7 +10,151 @@ use crate::step::{Moment, Step};
 use crate::wire::Wire;
 use openftl_blocks::Ftl;
 use openftl_core::{Clock, Frame, Nanos, TraceHash};
-use openftl_parts::{Access, OpenError, Target};
+use openftl_parts::{Access, Config, OpenError, Target};
+
+/// What a history is played on, whatever the drive is for and whoever has it: all that the loop of [`mod@crate::explore`] asks for. Each [`Played`] is one.
+pub trait Plays {
+    /// What the drive is connected to its device by.
+    fn wire(&self) -> &Wire;
+
+    /// The drive is opened with these settings from the next time on.
+    fn set_next_config(&mut self, config: Config);
+
+    /// Whether the drive is open, with all that is on it.
+    fn is_open(&self) -> bool;
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn open(&mut self) -> Result<(), String>;
+
+    /// See [`Played::request`].
+    fn request(&mut self, step: &Step);
+
+    /// See [`Played::requests_under_way`].
+    fn requests_under_way(&self) -> usize;
+
+    /// See [`Played::inject`].
+    fn inject(&mut self, fault: Fault) -> bool;
+
+    /// See [`Played::clean_restart`].
+    fn clean_restart(&mut self);
+
+    /// See [`Played::probe`].
+    fn probe(&self);
+
+    /// See [`Played::verify_all`].
+    fn verify_all(&mut self);
+
+    /// See [`Played::is_damaged`].
+    fn is_damaged(&self) -> bool;
+
+    /// See [`Played::check`].
+    fn check(&mut self);
+
+    /// See [`Played::trace`].
+    fn trace(&self) -> TraceHash;
+
+    /// See [`Played::power_cut_at`].
+    fn power_cut_at(&mut self, moment: Moment) -> States;
+
+    /// See [`Played::recover`].
+    ///
+    /// # Errors
+    /// What contradicts the model.
+    fn recover(&mut self) -> Result<(), String>;
+
+    /// See [`Played::pump`].
+    fn pump(&mut self);
+
+    /// See [`Played::settle`].
+    fn settle(&mut self);
+
+    /// See [`Played::idle`].
+    fn idle(&mut self, span: Nanos);
+
+    /// Whether the drive takes no more writes.
+    fn is_read_only(&mut self) -> bool;
+}
+
+impl<P: Played> Plays for P {
+    fn wire(&self) -> &Wire {
+        &self.rig().wire
+    }
+
+    fn set_next_config(&mut self, config: Config) {
+        self.rig_mut().next_config = Some(config);
+    }
+
+    fn is_open(&self) -> bool {
+        self.rig().ftl.is_some()
+    }
+
+    fn open(&mut self) -> Result<(), String> {
+        self.rig_mut().open(Access::ReadWrite).map_err(|error: OpenError| error.to_string())
+    }
+
+    fn request(&mut self, step: &Step) {
+        Played::request(self, step);
+    }
+
+    fn requests_under_way(&self) -> usize {
+        Played::requests_under_way(self)
+    }
+
+    fn inject(&mut self, fault: Fault) -> bool {
+        Played::inject(self, fault)
+    }
+
+    fn clean_restart(&mut self) {
+        Played::clean_restart(self);
+    }
+
+    fn probe(&self) {
+        Played::probe(self);
+    }
+
+    fn verify_all(&mut self) {
+        Played::verify_all(self);
+    }
+
+    fn is_damaged(&self) -> bool {
+        Played::is_damaged(self)
+    }
+
+    fn check(&mut self) {
+        Played::check(self);
+    }
+
+    fn trace(&self) -> TraceHash {
+        Played::trace(self)
+    }
+
+    fn power_cut_at(&mut self, moment: Moment) -> States {
+        Played::power_cut_at(self, moment)
+    }
+
+    fn recover(&mut self) -> Result<(), String> {
+        Played::recover(self)
+    }
+
+    fn pump(&mut self) {
+        Played::pump(self);
+    }
+
+    fn settle(&mut self) {
+        Played::settle(self);
+    }
+
+    fn idle(&mut self, span: Nanos) {
+        Played::idle(self, span);
+    }
+
+    fn is_read_only(&mut self) -> bool {
+        self.rig_mut().ftl().is_read_only()
+    }
+}
 
 /// What has ended on a drive.
 pub type DoneOf<F> = <F as Target>::Done;

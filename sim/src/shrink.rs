@@ -3,7 +3,7 @@
 
 use crate::caught::Failure;
 use crate::explore::explore;
-use crate::step::{Deed, Moment, Range, Step, ZoneDeed};
+use crate::step::{Deed, FileDeed, Moment, Range, Step, ZoneDeed};
 use crate::swarm::Run;
 
 /// Runs that are tried, at most.
@@ -148,6 +148,10 @@ fn simpler(step: &Step) -> Vec<Step> {
         Step::Zone(deed) => {
             let deeds = simpler_numbers(deed.pick, deed.size).map(|(pick, size)| ZoneDeed { pick, size, ..*deed });
             simpler.extend(deeds.filter(|simpler| simpler.size > 0 || deed.size == 0).map(Step::Zone));
+        }
+        Step::File(FileDeed { act, pick }) => {
+            let picks = [0, 1, pick / 16, pick / 2, pick.saturating_sub(1)].into_iter().filter(|less| less < pick);
+            simpler.extend(picks.map(|pick| Step::File(FileDeed { act: *act, pick })));
         }
         Step::Idle(micros) if *micros > 1 => simpler.push(Step::Idle(micros / 2)),
         _ => {}

@@ -21,6 +21,7 @@
 //! | `S3+12` | write them at its write pointer |
 //! | `Q3+12` | read 12 blocks of it; which, follows from how often the number goes round all zones |
 //! | `O3+0`, `C3+0`, `F3+0`, `R3+0` | open it, close it, finish it, reset it |
+//! | `jwrite37` | something is asked of a file system; which file and how much, is drawn from the number 37 |
 //! | `f` | flush |
 //! | `s` | wait until no request is under way |
 //! | `i500` | let 500 µs pass |
@@ -34,6 +35,7 @@
 
 use crate::fate::Fates;
 use crate::fault::Fault;
+use crate::file_steps::FileAct;
 use openftl_parts::Durability;
 use std::fmt;
 use std::str::FromStr;
@@ -186,6 +188,21 @@ impl fmt::Display for ZoneDeed {
     }
 }
 
+/// Something that is asked of a file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileDeed {
+    /// What.
+    pub act: FileAct,
+    /// Of which file, and how much: drawn from this number when it comes to it.
+    pub pick: u32,
+}
+
+impl fmt::Display for FileDeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "j{}{}", self.act, self.pick)
+    }
+}
+
 /// What happens next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
@@ -205,6 +222,8 @@ pub enum Step {
     Table(Deed),
     /// Something is done with a zone.
     Zone(ZoneDeed),
+    /// Something is asked of a file system.
+    File(FileDeed),
     /// A flush is submitted.
     Flush,
     /// All requests end.
@@ -287,6 +306,7 @@ impl fmt::Display for Step {
             Step::Announce(range) => write!(f, "a{range}"),
             Step::Table(deed) => write!(f, "{deed}"),
             Step::Zone(deed) => write!(f, "{deed}"),
+            Step::File(deed) => write!(f, "{deed}"),
             Step::Flush => write!(f, "f"),
             Step::Settle => write!(f, "s"),
             Step::Idle(micros) => write!(f, "i{micros}"),
@@ -356,6 +376,11 @@ fn parse(text: &str) -> Result<Step, ()> {
         'h' => Ok(Step::Handle(number(rest)?)),
         'a' => Ok(Step::Announce(rest.parse()?)),
         'f' => alone(Step::Flush),
+        'j' => {
+            let digits = rest.find(|letter: char| letter.is_ascii_digit()).ok_or(())?;
+            let (act, pick) = rest.split_at(digits);
+            Ok(Step::File(FileDeed { act: act.parse().map_err(|_| ())?, pick: number(pick)? }))
+        }
         's' => alone(Step::Settle),
         'i' => Ok(Step::Idle(number(rest)?)),
         'o' => Ok(Step::Settings(number(rest)?)),
@@ -398,13 +423,14 @@ mod tests {
 
     #[test]
     fn steps_are_read_back_as_they_were_written() {
-        let text = "b3+40 p0+12 e1+90 g0+0 n2+12 d3+0 k0+0 l0+0 q7+8 m1+12 v0+0 A3+12 D0+1 S2+9 Q31+8 O1+0 C1+0 F2+0 R3+0 w12+8 W0+1 u2+1 U9+3 t3+4 T5+6 r7+8 h3 a9+10 f s i500 c o7 x37 x37+2t x37~81 x3+1~0t x0/5/9+1t !lose7 !program0 !offline12";
+        let text = "b3+40 p0+12 e1+90 g0+0 n2+12 d3+0 k0+0 l0+0 q7+8 m1+12 v0+0 A3+12 D0+1 S2+9 Q31+8 O1+0 C1+0 F2+0 R3+0 jmake3 jrename-no-replace0 jsync17 w12+8 W0+1 u2+1 U9+3 t3+4 T5+6 r7+8 h3 a9+10 f s i500 c o7 x37 x37+2t x37~81 x3+1~0t x0/5/9+1t !lose7 !program0 !offline12";
         assert_eq!(write_steps(&parse_steps(text).unwrap()), text);
     }
 
     #[test]
     fn what_is_no_step_is_named() {
-        for text in ["y", "p3", "w12", "w12+", "f1", "x", "x5/", "!burn3", "!lose", "i", "ü3"] {
+        for text in ["y", "p3", "j3", "jburn3", "jmake", "w12", "w12+", "f1", "x", "x5/", "!burn3", "!lose", "i", "ü3"]
+        {
             assert_eq!(parse_steps(text), Err(NoStep(text.to_owned())), "{text}");
         }
     }

@@ -5,7 +5,9 @@
 
 mod steps;
 
+use crate::file_play::FilePlay;
 use crate::page_world::PageWorld;
+use crate::played::Plays;
 use crate::step::{Range, Step};
 use crate::table_world::TableWorld;
 use crate::world::VICTIM_POLICIES;
@@ -24,7 +26,7 @@ use openftl_zones::{Face, Limits, ZoneConfig};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fmt;
-use steps::{beyond, long_loop, steps, with_hints, with_silent_faults, with_tables, zone_steps};
+use steps::{beyond, file_steps, long_loop, steps, with_hints, with_silent_faults, with_tables, zone_steps};
 use strum::{Display, EnumString, VariantNames};
 
 /// What chance follows from.
@@ -68,6 +70,8 @@ pub enum Drives {
     Zones,
     /// Stores of pages.
     Pages,
+    /// File systems on drives of segments.
+    Files,
 }
 
 fn unknown(text: &str) -> UnknownWord {
@@ -93,6 +97,13 @@ pub enum Kind {
     },
     /// Pages of any size.
     Pages {
+        /// Chunks of each parallel unit.
+        chunks: u32,
+    },
+    /// Files.
+    Files {
+        /// What its segments are like.
+        segments: ZoneConfig,
         /// Chunks of each parallel unit.
         chunks: u32,
     },
@@ -127,13 +138,15 @@ pub enum World {
     Zones(Box<ZoneWorld>),
     /// With a store of pages.
     Pages(Box<PageWorld>),
+    /// With a file system.
+    Files(Box<FilePlay>),
 }
 
 impl Setting {
     fn draw(seed: u64, drives: Drives, dice: &mut Dice) -> Setting {
         let tables = tables(&mut Dice::new((!seed).rotate_left(16))).filter(|_| drives != Drives::MapOnMedia);
-        // What is drawn for zones does for pages.
-        let has_zones = matches!(drives, Drives::Zones | Drives::Pages);
+        // What is drawn for zones does for pages and files.
+        let has_zones = matches!(drives, Drives::Zones | Drives::Pages | Drives::Files);
         let tables = tables.filter(|_| !has_zones);
         let mut zones = Dice::new(seed.rotate_left(24));
         let mut apart = Dice::new(seed.rotate_left(48));
@@ -166,6 +179,7 @@ impl Setting {
                     config.host_frames = zones.one_of(&[300, 600]);
                     Kind::Pages { chunks: zones.between(50, 110) as u32 }
                 }
+                _ if drives == Drives::Files => segmented(&profile, &mut config, &mut zones),
                 _ if has_zones => with_windows(seed, &profile, zoned(&profile, &mut config, &mut zones)),
                 Some(chunks) => Kind::Tables { chunks },
                 None => Kind::Blocks,
@@ -207,6 +221,11 @@ impl Setting {
                 let world = PageWorld::try_new(profile, config, chunks, self.seed)?;
                 world.wire.device().set_jitter(self.jitter, self.seed);
                 World::Pages(Box::new(world))
+            }
+            Kind::Files { segments, chunks } => {
+                let play = FilePlay::new(profile, config, segments, chunks, self.seed).map_err(OpenError::Limits)?;
+                play.wire().device().set_jitter(self.jitter, self.seed);
+                World::Files(Box::new(play))
             }
         })
     }
@@ -404,6 +423,19 @@ fn zoned(profile: &Profile, config: &mut Config, dice: &mut Dice) -> Kind {
     }
 }
 
+/// A drive that is no larger than a file system needs, or a bit larger, seen as segments or as zones.
+fn segmented(profile: &Profile, config: &mut Config, dice: &mut Dice) -> Kind {
+    let pus = profile.groups * profile.pus_per_group;
+    let width = dice.one_of(&[1, 1, 2]).min(pus);
+    let zones = dice.one_of(&[64, 64, 70, 90]);
+    let active = dice.between(8, 10) as u32;
+    config.host_frames = dice.one_of(&[640, 900]);
+    let face = dice.one_of(&[Face::Segments, Face::Zones]);
+    let limits = Limits { max_open: active, max_active: active };
+    let segments = ZoneConfig { face, width, limits, zones: Some(zones), extension_bytes: 0, window_blocks: 0 };
+    Kind::Files { segments, chunks: (zones * width).div_ceil(pus) + dice.between(20, 60) as u32 }
+}
+
 /// Some drives have zones with windows; those have none whose histories were kept before there were windows (`sim/tests/explore/found.rs`).
 fn with_windows(seed: u64, profile: &Profile, kind: Kind) -> Kind {
     let Kind::Zones { zoned, chunks } = kind else { return kind };
@@ -452,6 +484,12 @@ impl fmt::Display for Setting {
                     }
                 ),
                 Kind::Pages { chunks } => format!("pages on {chunks} chunks of each PU, "),
+                Kind::Files { segments: ZoneConfig { face, width, limits, zones, .. }, chunks } => format!(
+                    "files on {} {} of {width} PUs on {chunks} chunks of each, {} active, ",
+                    zones.unwrap_or(0),
+                    face.noun(),
+                    limits.max_active
+                ),
             },
             config.map_memory.map_or(String::new(), |memory| {
                 format!("map pages of {} entries and {:?} ({}), ", memory.page.entries(), memory.budget, memory.policy)
@@ -533,6 +571,10 @@ impl Run {
         let mut dice = Dice::new(seed);
         let setting = Setting::draw(seed, drives, &mut dice);
         let is_loop = is_narrow(seed) && setting.kind == Kind::Blocks && Dice::new(seed.rotate_left(8)).once_in(2);
+        if let Kind::Files { .. } = setting.kind {
+            let steps = file_steps(&setting, &mut dice);
+            return Run { seed, setting, steps };
+        }
         if let Kind::Zones { .. } | Kind::Pages { .. } = setting.kind {
             let steps = beyond(zone_steps(&setting, &mut dice), &mut Dice::new((!seed).rotate_left(8)));
             return Run { seed, setting, steps };
@@ -559,11 +601,16 @@ impl Run {
             let most = if matches!(step, Step::Trim(..) | Step::Announce(_)) { u64::MAX } else { 256 };
             let is_for_blocks = matches!(step, Step::WriteUncorrectable(..) | Step::Announce(_));
             let (is_for_tables, is_for_zones) = (matches!(step, Step::Table(_)), matches!(step, Step::Zone(_)));
+            let is_for_files = matches!(step, Step::File(_));
             let is_of_another_kind = match setting.kind {
-                Kind::Blocks => is_for_tables || is_for_zones,
-                Kind::Tables { .. } => is_for_blocks || is_for_zones,
+                Kind::Blocks => is_for_tables || is_for_zones || is_for_files,
+                Kind::Tables { .. } => is_for_blocks || is_for_zones || is_for_files,
                 Kind::Zones { .. } | Kind::Pages { .. } => {
-                    step.range().is_some() || is_for_tables || matches!(step, Step::Handle(_))
+                    step.range().is_some() || is_for_tables || is_for_files || matches!(step, Step::Handle(_))
+                }
+                Kind::Files { .. } => {
+                    let is_request = step.range().is_some() || is_for_tables || is_for_zones;
+                    is_request || matches!(step, Step::Handle(_) | Step::Flush | Step::Settings(_))
                 }
             };
             if is_of_another_kind || step.range().is_some_and(|range| !fits(range) || range.blocks > most) {

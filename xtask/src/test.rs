@@ -361,6 +361,7 @@ mod tests {
             "host/nvme-media",
             "host/nvme-pages",
             "host/nvme-values",
+            "host/nvme-segments",
             "bindings/c",
             "bindings/sqlite",
         ];

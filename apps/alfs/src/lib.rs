@@ -1,20 +1,21 @@
-//! `openftl alfs`: the file system that manages its own flash, on a stored drive of segments.
+//! `openftl alfs`: the file system that manages its own flash, on a drive of segments.
+
+mod place;
 
 use openftl_alfs::mounting::MountError;
 use openftl_alfs::segments::{ANCHORS, Log, Shape, State};
 use openftl_alfs::{CheckReport, Options, RebuildReport, Volume};
-use openftl_blocks::Ftl;
 use openftl_command_line::cli::alfs::{Alfs, AlfsCommand, AlfsDump, AlfsFsck, AlfsMkfs, AlfsMount, AlfsStat};
 use openftl_command_line::companion::Companion;
 use openftl_command_line::failure::Failure;
 use openftl_command_line::terminal::{Ink, Live, Palette, say};
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, Time};
-use openftl_drive::segment_drive::{SegmentDrive, open_stored};
 use openftl_fuse::{Mount, MountOptions, ServeClock, ServeOptions, Stopper, WallClock, serve};
 use openftl_lab::picture::thousands;
 use openftl_parts::Access;
 use openftl_parts::target::{BlockTarget, SegmentTarget};
+use place::AlfsDrive;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
@@ -48,19 +49,10 @@ pub fn run(arguments: &Alfs) -> Result<(), Failure> {
     }
 }
 
-fn refused(drive: &Path, error: MountError) -> Failure {
-    Failure::failed(error).about(drive.display())
-}
-
-/// Stops the drive.
-fn close(drive: SegmentDrive, clock: &mut Patient) -> Result<(), Failure> {
-    drive.close(clock).map(drop).map_err(Failure::failed)
-}
-
 fn mkfs(arguments: &AlfsMkfs) -> Result<(), Failure> {
     let path = &arguments.drive;
     let mut clock = Patient(WallClock::new());
-    let drive = open_stored(path, Access::ReadWrite, &mut clock)?;
+    let drive = AlfsDrive::open(path, Access::ReadWrite, &mut clock)?;
     let read_only = Options { is_read_only: true, ..Options::default() };
     let (drive, there) = match Volume::mount(drive, read_only, &mut clock) {
         Ok(volume) => (volume.into_target(), Some("there is a file system")),
@@ -73,12 +65,13 @@ fn mkfs(arguments: &AlfsMkfs) -> Result<(), Failure> {
             (drive, Some("there is a file system that cannot be mounted"))
         }
         Err((drive, error)) => {
-            close(drive, &mut clock)?;
-            return Err(refused(path, error));
+            let failure = drive.refused(path, error);
+            drive.close(&mut clock)?;
+            return Err(failure);
         }
     };
     if let Some(there) = there.filter(|_| !arguments.force) {
-        close(drive, &mut clock)?;
+        drive.close(&mut clock)?;
         return Err(Failure::bad_input(format_args!("{}: {there}", path.display()))
             .fix("`--force` replaces it, and all of it is lost"));
     }
@@ -87,11 +80,11 @@ fn mkfs(arguments: &AlfsMkfs) -> Result<(), Failure> {
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let time_of_day = clock.0.time_of_day();
     let volume = Volume::format(drive, u64::from_le_bytes(id), owner, time_of_day, &mut clock);
-    let volume = volume.map_err(|error| refused(path, error))?;
+    let volume = volume.map_err(|error| Failure::failed(error).about(path.display()))?;
     let shape = volume.segments().shape;
-    let room = bytes(shape.blocks_max());
-    let drive = volume.unmount(&mut clock).map_err(|(_, error)| refused(path, error))?;
-    close(drive, &mut clock)?;
+    let room = bytes(volume.room().blocks);
+    let drive = volume.unmount(&mut clock).map_err(|(drive, error)| drive.refused(path, error))?;
+    drive.close(&mut clock)?;
     say(&format!(
         "{} {}: {} segments of {}, room for {room}\n",
         Palette::of_stdout().paint(Ink::Good, "✓"),
@@ -102,7 +95,7 @@ fn mkfs(arguments: &AlfsMkfs) -> Result<(), Failure> {
 }
 
 /// Whether nothing is written to any segment.
-fn is_empty(drive: &SegmentDrive) -> bool {
+fn is_empty(drive: &AlfsDrive) -> bool {
     let segments = drive.segment_blocks().map_or(0, |blocks| drive.blocks() / blocks);
     (0..segments as u32).all(|segment| drive.segment(segment).written == 0)
 }
@@ -121,11 +114,11 @@ fn mount(arguments: &AlfsMount) -> Result<(), Failure> {
     let wall = WallClock::new();
     let mut clock = Patient(wall);
     let access = if arguments.read_only { Access::Inspect } else { Access::ReadWrite };
-    let drive = open_stored(path, access, &mut clock)?;
+    let drive = AlfsDrive::open(path, access, &mut clock)?;
     let options = Options { is_read_only: arguments.read_only, ..Options::default() };
     let volume = match Volume::mount(drive, options, &mut clock) {
         Ok(volume) => volume,
-        Err((_, error)) => return Err(refused(path, error)),
+        Err((drive, error)) => return Err(drive.refused(path, error)),
     };
     let name = path.file_name().map_or("openftl".into(), |name| name.to_string_lossy().into_owned());
     let mount_options = MountOptions {
@@ -154,12 +147,16 @@ fn mount(arguments: &AlfsMount) -> Result<(), Failure> {
     let serve_options = ServeOptions { threads: arguments.threads.into(), ..ServeOptions::default() };
     let served = serve(mount, volume, &wall, &serve_options, &stopper);
     let ran = companion.map_or(Ok(()), Companion::end);
-    served.synced.map_err(|refusal| Failure::failed(refusal).about(path.display()))?;
+    if let Err(refusal) = served.synced {
+        let why = served.fs.target().trouble().or(served.fs.failure().map(str::to_owned));
+        let why = why.map_or_else(|| refusal.to_string(), |why| format!("what was not synced is lost: {why}"));
+        return Err(Failure::failed(why).about(path.display()));
+    }
     if arguments.read_only {
         return ran;
     }
-    let drive = served.fs.unmount(&mut clock).map_err(|(_, error)| refused(path, error))?;
-    close(drive, &mut clock)?;
+    let drive = served.fs.unmount(&mut clock).map_err(|(drive, error)| drive.refused(path, error))?;
+    drive.close(&mut clock)?;
     ran
 }
 
@@ -185,10 +182,10 @@ fn stop_at_signals(stopper: &Stopper) -> Result<(), Failure> {
 }
 
 /// The file system of a drive, which is not written to.
-fn looked_at(path: &Path, clock: &mut Patient) -> Result<Volume<SegmentDrive>, Failure> {
-    let drive = open_stored(path, Access::Inspect, clock)?;
+fn looked_at(path: &Path, clock: &mut Patient) -> Result<Volume<AlfsDrive>, Failure> {
+    let drive = AlfsDrive::open(path, Access::Inspect, clock)?;
     let options = Options { is_read_only: true, ..Options::default() };
-    Volume::mount(drive, options, clock).map_err(|(_, error)| refused(path, error))
+    Volume::mount(drive, options, clock).map_err(|(drive, error)| drive.refused(path, error))
 }
 
 #[derive(Serialize)]
@@ -251,32 +248,33 @@ struct Fsck {
     findings: Vec<String>,
 }
 
-fn checked(path: &Path, volume: &mut Volume<SegmentDrive>, clock: &mut Patient) -> Result<CheckReport, Failure> {
+fn checked(path: &Path, volume: &mut Volume<AlfsDrive>, clock: &mut Patient) -> Result<CheckReport, Failure> {
     let mut live = Live::new(false);
     let report =
         volume.check(clock, &mut |done, all| live.show(&[format!("blocks of the map of nodes: {done} of {all}")]));
     live.clear();
-    report.map_err(|error| refused(path, error))
+    report.map_err(|error| volume.target().refused(path, error))
 }
 
 /// Makes the file system anew, unless it can be mounted and everything agrees.
 fn rebuild(path: &Path, clock: &mut Patient) -> Result<(CheckReport, Option<Rebuilt>), Failure> {
-    let drive = open_stored(path, Access::ReadWrite, clock)?;
+    let drive = AlfsDrive::open(path, Access::ReadWrite, clock)?;
     let read_only = Options { is_read_only: true, ..Options::default() };
     let drive = match Volume::mount(drive, read_only, clock) {
         Ok(mut volume) => {
             let report = checked(path, &mut volume, clock)?;
             let drive = volume.into_target();
             if report.is_sound() {
-                close(drive, clock)?;
+                drive.close(clock)?;
                 return Ok((report, None));
             }
             drive
         }
         Err((drive, MountError::NoRecord(_) | MountError::RecordsGone)) => drive,
         Err((drive, error)) => {
-            close(drive, clock)?;
-            return Err(refused(path, error));
+            let failure = drive.refused(path, error);
+            drive.close(clock)?;
+            return Err(failure);
         }
     };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
@@ -286,10 +284,10 @@ fn rebuild(path: &Path, clock: &mut Patient) -> Result<(CheckReport, Option<Rebu
         live.show(&[format!("segments: {done} of {all}")]);
     });
     live.clear();
-    let (mut volume, rebuilt) = rebuilt.map_err(|(_, error)| refused(path, error))?;
+    let (mut volume, rebuilt) = rebuilt.map_err(|(drive, error)| drive.refused(path, error))?;
     let report = checked(path, &mut volume, clock)?;
-    let drive = volume.unmount(clock).map_err(|(_, error)| refused(path, error))?;
-    close(drive, clock)?;
+    let drive = volume.unmount(clock).map_err(|(drive, error)| drive.refused(path, error))?;
+    drive.close(clock)?;
     Ok((report, Some(rebuilt.into())))
 }
 
@@ -360,7 +358,7 @@ struct LogShown {
 fn stat(arguments: &AlfsStat) -> Result<(), Failure> {
     let mut clock = Patient(WallClock::new());
     let volume = looked_at(&arguments.drive, &mut clock)?;
-    let segments = volume.segments();
+    let (segments, room) = (volume.segments(), volume.room());
     let shape = segments.shape;
     let logs = Log::ALL.into_iter().zip(&segments.heads).filter_map(|(log, head)| {
         let head = head.as_ref()?;
@@ -371,8 +369,8 @@ fn stat(arguments: &AlfsStat) -> Result<(), Failure> {
         segment_bytes: bytes(shape.segment_blocks.into()).0,
         reserve_segments: shape.reserve(),
         free_segments: segments.free(),
-        capacity_bytes: bytes(shape.blocks_max()).0,
-        used_bytes: bytes(segments.valid()).0,
+        capacity_bytes: bytes(room.blocks).0,
+        used_bytes: bytes(room.blocks - room.free).0,
         memory_bytes: volume.memory_bytes(),
         logs: logs.collect(),
     };

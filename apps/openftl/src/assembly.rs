@@ -12,9 +12,7 @@ use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Geometry, Nanos};
 use openftl_drive::any_drive::AnyDrive;
 use openftl_drive::description::another_seed;
-use openftl_media::{
-    DeviceError, Durability, EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, StoreError, Timing,
-};
+use openftl_media::{Durability, EmulatedDevice, Media, PartKind, PartLabel, Store as MediaStore, Timing};
 use openftl_nvme_media::{FabricDevice, Place, Waiting};
 use openftl_pages::PageFtl;
 use openftl_parts::config::Left;
@@ -87,7 +85,7 @@ pub fn new_in_memory(
     };
     memory::check(flash_blocks * block_bytes, advice)?;
     let device = EmulatedDevice::new(settings.profile.clone(), chunks_per_pu, store, timing, seed)
-        .map_err(|error| device_failure(&error))?;
+        .map_err(|error| Failure::of_device(&error))?;
     BlockFtl::format(device.into(), config, clock)
         .map_err(|error| Failure::failed(error).fix("ask for less capacity, or another profile"))
 }
@@ -102,7 +100,7 @@ pub fn new_zones_in_memory(
     clock: &mut impl Clock,
 ) -> Result<ZonedDrive, Failure> {
     let chunks_per_pu = settings.chunks_per_pu_of_zones(zones)?;
-    let geometry = settings.profile.geometry(chunks_per_pu).map_err(|error| device_failure(&error.into()))?;
+    let geometry = settings.profile.geometry(chunks_per_pu).map_err(|error| Failure::of_device(&error.into()))?;
     let (store, block_bytes) = match store {
         Store::Ram => (MediaStore::Ram, BLOCK_BYTES as u64 + 32),
         Store::Stamps => (MediaStore::Stamps, 8 + 32),
@@ -110,7 +108,7 @@ pub fn new_zones_in_memory(
     memory::check(geometry.blocks() * block_bytes, "choose a smaller --capacity")?;
     let (seed, zoned) = (config.drive_id, zones.zoned(&geometry));
     let device = EmulatedDevice::new(settings.profile.clone(), chunks_per_pu, store, timing, seed)
-        .map_err(|error| device_failure(&error))?;
+        .map_err(|error| Failure::of_device(&error))?;
     ZoneFtl::format(device.into(), config, zoned, clock)
         .map_err(|error| Failure::failed(error).fix("ask for less capacity, or another profile"))
 }
@@ -121,7 +119,7 @@ pub fn create_file(settings: &Settings, path: &Path, seed: u64, clock: &mut impl
     let chunks_per_pu = chunks_per_pu(settings, &wanted)?;
     let mut device =
         EmulatedDevice::create_divided(path, &settings.profile, chunks_per_pu, &parts, Timing::Instant, seed)
-            .map_err(|error| device_failure(&error))?;
+            .map_err(|error| Failure::of_device(&error))?;
     set_durability(&mut device, settings.durability.unwrap_or_default())?;
     Namespaces::format(device, parts, wanted, clock)
 }
@@ -138,14 +136,14 @@ pub fn create_in_memory(
         return new_in_memory(settings, config.clone(), Store::Ram, timing, another_seed(), clock).map(Namespaces::one);
     }
     let chunks_per_pu = chunks_per_pu(settings, &wanted)?;
-    let geometry = settings.profile.geometry(chunks_per_pu).map_err(|error| device_failure(&error.into()))?;
+    let geometry = settings.profile.geometry(chunks_per_pu).map_err(|error| Failure::of_device(&error.into()))?;
     let used: u64 = match parts.is_empty() {
         true => geometry.blocks(),
         false => parts.iter().map(|label| label.partition.shape(&geometry).blocks()).sum(),
     };
     memory::check(used * (BLOCK_BYTES as u64 + 32), "choose a smaller capacity for the namespaces")?;
     let device = EmulatedDevice::new(settings.profile.clone(), chunks_per_pu, MediaStore::Ram, timing, another_seed())
-        .map_err(|error| device_failure(&error))?;
+        .map_err(|error| Failure::of_device(&error))?;
     Namespaces::format(device, parts, wanted, clock)
 }
 
@@ -273,7 +271,7 @@ impl<'a> Reopen<'a> {
 
 /// What the file behind a device is to survive. Its syncs are waited for.
 fn set_durability(device: &mut EmulatedDevice, durability: Durability) -> Result<(), Failure> {
-    device.set_durability(durability).map_err(|error| device_failure(&error.into()))
+    device.set_durability(durability).map_err(|error| Failure::of_device(&error.into()))
 }
 
 /// Opens the device in a file to be served: nobody waits for its syncs but those who asked for them, and each wakes the server.
@@ -286,7 +284,7 @@ pub fn open_served(
     let mut device = open_device(path, timing, Access::ReadWrite)?;
     set_durability(&mut device, durability)?;
     let server = server.clone();
-    device.sync_beside(move || server.wake()).map_err(|error| device_failure(&error.into()))?;
+    device.sync_beside(move || server.wake()).map_err(|error| Failure::of_device(&error.into()))?;
     Ok(device)
 }
 
@@ -304,7 +302,7 @@ pub fn open_device(path: &Path, timing: Timing, access: Access) -> Result<Emulat
         Access::Inspect => EmulatedDevice::open_to_look_at(path, timing),
         Access::ReadWrite | Access::Repair => EmulatedDevice::open(path, timing),
     };
-    opened.map_err(|error| device_failure(&error))
+    opened.map_err(|error| Failure::of_device(&error))
 }
 
 /// Opens all that is kept in a file.
@@ -586,29 +584,5 @@ fn open_failure(stored: &Stored<'_>, error: &OpenError) -> Failure {
             stored.words()
         )),
         _ => Failure::failed(failure).fix("restore it from a copy: what is left cannot be trusted"),
-    }
-}
-
-fn device_failure(error: &DeviceError) -> Failure {
-    match error {
-        DeviceError::Profile(error) | DeviceError::Store(StoreError::Profile(error)) => {
-            Failure::bad_input(error).fix("correct the profile, or choose one that `openftl profiles` lists")
-        }
-        DeviceError::Store(error) => match error {
-            StoreError::NotADrive { .. } => Failure::bad_input(error).fix("name a file made by `openftl create`"),
-            StoreError::NewerVersion { .. } => {
-                Failure::bad_input(error).fix("use the version of openftl that made it, or a later one")
-            }
-            StoreError::OlderVersion { .. }
-            | StoreError::OtherProfile { .. }
-            | StoreError::ProfileTooLong { .. }
-            | StoreError::Parts(_) => Failure::bad_input(error),
-            StoreError::Locked { path } => {
-                Failure::failed(format_args!("{} is locked by another process", path.display())).fix(
-                    "stop the one that serves it first; meanwhile `openftl inspect` shows what it holds, if it has a control socket",
-                )
-            }
-            _ => Failure::failed(error),
-        },
     }
 }

@@ -21,9 +21,10 @@
 #![forbid(unsafe_code)]
 
 pub mod association;
+pub mod connect;
+pub mod pipeline;
 pub mod uri;
 
-use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ use openftl_nvme_tcp::SUBMISSION_BYTES;
 use openftl_nvme_tcp::client::{Client, ClientError, Ended, Payload as Data};
 use openftl_nvme_tcp::fabrics::Identity;
 use openftl_nvme_tcp::nvm::LogPart;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use pipeline::Pipeline;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The most entries of the I/O queue that are asked for.
@@ -110,23 +111,16 @@ struct Op {
 /// A device that is reached over NVMe/TCP.
 pub struct FabricDevice {
     admin: Client<TcpStream>,
-    io: Client<TcpStream>,
+    io: Pipeline<Op>,
     namespace: u32,
     geometry: Geometry,
     waiting: Waiting,
-    /// By the client's tag.
-    ops: Vec<Option<Op>>,
-    free: Vec<u32>,
-    under_way: usize,
     /// Commands that have ended without the device.
     ended: Vec<Completion>,
-    /// Buffers and lists of commands that have ended.
-    buffers: Vec<Vec<u8>>,
+    /// Lists of commands that have ended.
     lists: Vec<Vec<Frame>>,
     list: Vec<u8>,
     polled: Time,
-    /// Why there is no link any more.
-    cut: Option<String>,
 }
 
 impl FabricDevice {
@@ -150,30 +144,24 @@ impl FabricDevice {
         let geometry = geometry.geometry(format.metadata_bytes.get().into(), is_cached);
         geometry.validate().map_err(|error| refused(error.to_string()))?;
 
-        let io = association.io_queue(IO_ENTRIES_MAX)?;
-        io.stream().set_nonblocking(true).map_err(ClientError::from)?;
+        let io = Pipeline::new(association.io_queue(IO_ENTRIES_MAX)?)?;
         Ok(FabricDevice {
             admin: association.admin,
             io,
             namespace: place.namespace,
             geometry,
             waiting,
-            ops: Vec::new(),
-            free: Vec::new(),
-            under_way: 0,
             ended: Vec::new(),
-            buffers: Vec::new(),
             lists: Vec::new(),
             list: Vec::new(),
             polled: Time::ZERO,
-            cut: None,
         })
     }
 
     /// Why there is no link any more, if there is none.
     #[must_use]
     pub fn cut(&self) -> Option<&str> {
-        self.cut.as_deref()
+        self.io.cut()
     }
 
     /// Bytes of a block as it travels.
@@ -182,29 +170,9 @@ impl FabricDevice {
     }
 
     fn link_cut(&mut self, why: &ClientError) {
-        if self.cut.is_some() {
-            return;
-        }
-        self.cut = Some(why.to_string());
-        for op in self.ops.iter_mut().filter_map(Option::take) {
+        for op in self.io.cut_link(why) {
             let status = if op.is_read { Status::UnrecoveredRead } else { Status::WriteFault };
             self.ended.push(Completion { tag: op.tag, status, failed: u64::MAX, at: self.polled });
-        }
-        self.under_way = 0;
-    }
-
-    /// Waits until something can be read, or written that waits for it.
-    fn wait(&mut self) -> Result<(), ClientError> {
-        let mut wanted = PollFlags::IN;
-        if self.io.wants_to_send() {
-            wanted |= PollFlags::OUT;
-        }
-        let mut sockets = [PollFd::new(self.io.stream(), wanted)];
-        let most = Timespec { tv_sec: ANSWER_MAX.as_secs() as i64, tv_nsec: 0 };
-        match poll(&mut sockets, Some(&most)) {
-            Ok(0) => Err(ClientError::Stream(io::ErrorKind::TimedOut.into())),
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(ClientError::Stream(error.into())),
         }
     }
 
@@ -216,17 +184,14 @@ impl FabricDevice {
         completions: &mut Vec<Completion>,
     ) -> Result<usize, ClientError> {
         let mut count = 0;
-        while let Some(ended) = self.io.try_wait()? {
-            completions.push(self.completion(now, frames, ended));
+        while let Some((op, ended)) = self.io.try_end()? {
+            completions.push(self.completion(now, frames, op, ended));
             count += 1;
         }
         Ok(count)
     }
 
-    fn completion(&mut self, now: Time, frames: &mut Frames, ended: Ended) -> Completion {
-        let mut op = self.ops[ended.tag as usize].take().expect("a command ends once");
-        self.free.push(ended.tag as u32);
-        self.under_way -= 1;
+    fn completion(&mut self, now: Time, frames: &mut Frames, mut op: Op, ended: Ended) -> Completion {
         let answer = openftl_nvme::Status::from_field(ended.status());
         // What the device did not say, its controller said: it is for nothing that an FTL could do otherwise.
         let mut status = if answer.is_success() { Some(Status::Success) } else { answer.of_medium() };
@@ -259,7 +224,7 @@ impl FabricDevice {
         }
         op.frames.clear();
         self.lists.push(op.frames);
-        self.buffers.push(ended.data);
+        self.io.give_back(ended.data);
         Completion { tag: op.tag, status, failed, at: now }
     }
 
@@ -275,8 +240,8 @@ impl FabricDevice {
 
     /// One command of the admin queue. If its link is cut, so is the device's.
     fn ask<R>(&mut self, what: impl FnOnce(&mut Client<TcpStream>) -> Result<R, ClientError>) -> Result<R, MediaError> {
-        if let Some(why) = &self.cut {
-            return Err(MediaError::Unavailable(why.clone()));
+        if let Some(why) = self.io.cut() {
+            return Err(MediaError::Unavailable(why.to_owned()));
         }
         what(&mut self.admin).map_err(|error| {
             if !matches!(error, ClientError::Refused { .. } | ClientError::Damaged { .. } | ClientError::Short { .. }) {
@@ -304,14 +269,14 @@ impl Media for FabricDevice {
     }
 
     fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {
-        if !self.io.has_room() {
-            return Err(QueueFull);
-        }
-        if self.cut.is_some() {
+        if self.io.cut().is_some() {
             let is_read = matches!(command, Command::Read { .. });
             let status = if is_read { Status::UnrecoveredRead } else { Status::WriteFault };
             self.ended.push(Completion { tag, status, failed: u64::MAX, at: now });
             return Ok(());
+        }
+        if !self.io.has_room() {
+            return Err(QueueFull);
         }
         self.list.clear();
         let block_bytes = self.block_bytes();
@@ -325,8 +290,7 @@ impl Media for FabricDevice {
             self.ended.push(Completion { tag, status: Status::InvalidField, failed: 0, at: now });
             return Ok(());
         };
-        let mut data = self.buffers.pop().unwrap_or_default();
-        data.clear();
+        let mut data = self.io.buffer();
         let mut op =
             Op { tag, is_scalar: is_scalar(&command), frames: self.lists.pop().unwrap_or_default(), is_read: false };
         let payload = match command {
@@ -359,14 +323,7 @@ impl Media for FabricDevice {
         if matches!(command, Command::Reset { blocks: Blocks::Scalar { .. } }) {
             self.list.clear();
         }
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.ops.push(None);
-            self.ops.len() as u32 - 1
-        });
-        self.ops[index as usize] = Some(op);
-        self.under_way += 1;
-        let bytes: &[u8; SUBMISSION_BYTES] = entry.as_bytes().try_into().expect("an entry has 64 bytes");
-        self.io.submit_with_list(index.into(), bytes, &self.list, payload);
+        self.io.submit(op, &entry, &self.list, payload);
         Ok(())
     }
 
@@ -376,10 +333,10 @@ impl Media for FabricDevice {
         }
         self.polled = now;
         let before = completions.len();
-        while self.under_way > 0 {
+        while self.io.under_way() > 0 {
             let received = self.receive(now, frames, completions).and_then(|count| {
                 let is_enough = count > 0 || !self.ended.is_empty() || self.waiting == Waiting::Never;
-                if is_enough || self.under_way == 0 { Ok(false) } else { self.wait().map(|()| true) }
+                if is_enough || self.io.under_way() == 0 { Ok(false) } else { self.io.wait(ANSWER_MAX).map(|()| true) }
             });
             match received {
                 Ok(true) => {}
@@ -389,13 +346,13 @@ impl Media for FabricDevice {
         }
         completions.append(&mut self.ended);
         // The next look is at a later time, so that time goes on for whoever waits for one.
-        if completions.len() > before || self.under_way > 0 {
+        if completions.len() > before || self.io.under_way() > 0 {
             self.polled = Time(now.0 + 1);
         }
     }
 
     fn next_due(&self) -> Option<Time> {
-        (self.under_way > 0 || !self.ended.is_empty()).then_some(self.polled)
+        (self.io.under_way() > 0 || !self.ended.is_empty()).then_some(self.polled)
     }
 
     fn chunk_report(&mut self, _: Time, first: ChunkId, descriptors: &mut [ChunkDescriptor]) -> Result<(), MediaError> {

@@ -26,4 +26,5 @@ mod link;
 mod store;
 
 pub use link::PARTS_UNDER_WAY_MAX;
-pub use store::{ConnectError, RemoteStore};
+pub use openftl_nvme_media::connect::ConnectError;
+pub use store::RemoteStore;

@@ -9,8 +9,8 @@ use openftl_nvme::wire::pages::{
     LIST_BYTES_MAX, ListEntry, ListHead, PageStat, PagesNamespace, SessionReport, StoreReport, read_facts,
 };
 use openftl_nvme_media::ANSWER_MAX;
-use openftl_nvme_media::association::{Association, AssociationError, identity_of_process};
-use openftl_nvme_media::uri::{DriveUri, UriError};
+use openftl_nvme_media::connect::{ConnectError, connect};
+use openftl_nvme_media::uri::DriveUri;
 use openftl_nvme_tcp::client::{ClientError, Payload};
 use openftl_pages::{BlockingStore, Change, PageFacts, Session, SessionId, StoreFacts, StoreFailure, WINDOW};
 use openftl_parts::target::Durability;
@@ -23,30 +23,6 @@ const HOST_NQN: &str = "nqn.2026-11.org.openftl:pages";
 
 /// Bytes of a page that are asked for before its length is known.
 const FIRST_READ_BYTES: u32 = 64 << 10;
-
-/// Why a store cannot be reached.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// The machine is not known.
-    #[error("{0}")]
-    Uri(#[from] UriError),
-    /// Nobody is there, or the subsystem refuses.
-    #[error("{0}")]
-    Association(#[from] AssociationError),
-    /// The connection failed.
-    #[error("{0}")]
-    Client(#[from] ClientError),
-    /// Another kind of namespace.
-    #[error("{uri}: namespace {namespace} is no store of pages: {why}; `openftl nvme identify` shows what is there")]
-    NoStore {
-        /// Where.
-        uri: String,
-        /// NSID.
-        namespace: u32,
-        /// Why.
-        why: String,
-    },
-}
 
 /// See the module.
 #[derive(Clone)]
@@ -68,10 +44,8 @@ impl RemoteStore {
     /// # Errors
     /// As [`RemoteStore::connect`].
     pub fn connect_within(uri: &DriveUri, answer_max: Duration) -> Result<RemoteStore, ConnectError> {
-        let identity = identity_of_process(HOST_NQN, 1, &uri.subsystem);
-        let mut association = Association::make(uri.resolve()?, &identity, answer_max)?;
-        let no_store =
-            |why: &str| ConnectError::NoStore { uri: uri.to_string(), namespace: uri.namespace, why: why.to_owned() };
+        let mut association = connect(uri, HOST_NQN, 1, answer_max)?;
+        let no_store = |why: &str| ConnectError::other_kind(uri, format_args!("is no store of pages: {why}"));
         let found = association.admin.identify_of_set(cns::COMMAND_SET_NAMESPACE, uri.namespace, csi::PAGES);
         let found = match found {
             Ok(found) => PagesNamespace::read_from_bytes(&found).expect("4096 bytes"),

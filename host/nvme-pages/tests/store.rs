@@ -165,7 +165,7 @@ fn who_is_no_store_of_pages_or_says_nothing_is_named() {
     let served = Served::new(drive());
     let other = format!("{}?namespace=2", served.uri()).parse().unwrap();
     let refused = RemoteStore::connect(&other).err().unwrap();
-    assert!(matches!(refused, ConnectError::NoStore { namespace: 2, .. }), "{refused}");
+    assert!(matches!(refused, ConnectError::OtherKind { namespace: 2, .. }), "{refused}");
     // A listener that never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("nvme-tcp://{}", silent.local_addr().unwrap()).parse().unwrap();

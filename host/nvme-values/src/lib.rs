@@ -22,8 +22,10 @@ use openftl_nvme::wire::identify::{cns, csi};
 use openftl_nvme::wire::values::ValuesNamespace;
 use openftl_nvme::{Status, SubmissionEntry};
 use openftl_nvme_media::ANSWER_MAX;
-use openftl_nvme_media::association::{Association, AssociationError, identity_of_process};
-use openftl_nvme_media::uri::{DriveUri, UriError};
+use openftl_nvme_media::association::Association;
+pub use openftl_nvme_media::connect::ConnectError;
+use openftl_nvme_media::connect::connect;
+use openftl_nvme_media::uri::DriveUri;
 use openftl_nvme_tcp::client::{Client, ClientError, Payload};
 use openftl_nvme_tcp::nvm;
 use openftl_parts::target::Durability;
@@ -41,28 +43,6 @@ const FIRST_RETRIEVE_BYTES: u32 = 64 << 10;
 
 /// Bytes of a list that are asked for at a time.
 const LIST_BYTES: u32 = 64 << 10;
-
-/// Why a drive cannot be reached.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// The machine is not known.
-    #[error("{0}")]
-    Uri(#[from] UriError),
-    /// Nobody is there, or the subsystem refuses.
-    #[error("{0}")]
-    Association(#[from] AssociationError),
-    /// The connection failed.
-    #[error("{0}")]
-    Client(#[from] ClientError),
-    /// Another kind of namespace.
-    #[error("{uri}: namespace {namespace} has no keys and values; `openftl nvme identify` shows what is there")]
-    NoValues {
-        /// Where.
-        uri: String,
-        /// NSID.
-        namespace: u32,
-    },
-}
 
 /// Why a request was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -131,11 +111,9 @@ impl RemoteValues {
     /// # Errors
     /// As [`RemoteValues::connect`].
     pub fn connect_within(uri: &DriveUri, answer_max: Duration) -> Result<RemoteValues, ConnectError> {
-        let identity = identity_of_process(HOST_NQN, 2, &uri.subsystem);
-        let mut association = Association::make(uri.resolve()?, &identity, answer_max)?;
+        let mut association = connect(uri, HOST_NQN, 2, answer_max)?;
         let found = info_of(&mut association, uri.namespace)?;
-        let no_values = || ConnectError::NoValues { uri: uri.to_string(), namespace: uri.namespace };
-        let info = found.ok_or_else(no_values)?;
+        let info = found.ok_or_else(|| ConnectError::other_kind(uri, "has no keys and values"))?;
         let io = association.io_queue(ENTRIES)?;
         Ok(RemoteValues { io, association, namespace: uri.namespace, info })
     }

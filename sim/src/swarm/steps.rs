@@ -3,7 +3,8 @@
 use super::{Dice, Setting};
 use crate::fate::Fates;
 use crate::fault::{Fault, FaultKind};
-use crate::step::{Deed, DeedKind, Moment, Range, Step, ZoneDeed, ZoneDeedKind};
+use crate::file_steps::{FileAct, FileWeights};
+use crate::step::{Deed, DeedKind, FileDeed, Moment, Range, Step, ZoneDeed, ZoneDeedKind};
 use openftl_parts::{Config, Durability, PlacementName};
 
 /// A kind of step, before it is said which blocks it names.
@@ -316,6 +317,47 @@ pub(super) fn zone_steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
         });
     }
     steps
+}
+
+/// Faults that segments make good, or fail by.
+const FILE_FAULTS: [FaultKind; 5] = ZONE_FAULTS;
+
+/// What happens to a file system.
+pub(super) fn file_steps(setting: &Setting, dice: &mut Dice) -> Vec<Step> {
+    let often = [0, 10, 60];
+    let weights = FileWeights::usual()
+        .with(FileAct::Sync, dice.one_of(&often))
+        .with(FileAct::BeginSync, dice.one_of(&often))
+        .with(FileAct::Write, dice.one_of(&[20, 80]));
+    let kinds =
+        [(Kind::Write, 300), (Kind::Settle, 4), (Kind::Idle, 8), (Kind::Restart, 4), (Kind::Cut, 12), (Kind::Fault, 8)];
+    let kinds: Vec<_> = kinds.into_iter().filter(|(kind, _)| matches!(kind, Kind::Write) || !dice.once_in(3)).collect();
+    let faults: Vec<FaultKind> = FILE_FAULTS.into_iter().filter(|_| dice.once_in(2)).collect();
+    let (has_nested_cuts, has_fates) = (dice.once_in(2), dice.once_in(3));
+    // A drive that was filled and cleaned is another one than a new one.
+    let steps = if super::is_narrow(setting.seed) { dice.between(200, 600) } else { dice.between(40, 200) };
+    let mut all = Vec::new();
+    for _ in 0..steps {
+        all.push(match weighted(&kinds, dice) {
+            Kind::Settle => Step::Settle,
+            Kind::Idle => Step::Idle(dice.one_of(&[100, 1_000, 10_000, 2_000_000])),
+            Kind::Restart => Step::Restart,
+            Kind::Cut => match cut(dice, has_nested_cuts) {
+                Step::Cut { mut at, mut recoveries } if has_fates => {
+                    for moment in std::iter::once(&mut at).chain(&mut recoveries) {
+                        moment.fates = dice.once_in(2).then(|| Fates(dice.between(0, 9_999) as u32));
+                    }
+                    Step::Cut { at, recoveries }
+                }
+                cut => cut,
+            },
+            Kind::Fault if !faults.is_empty() => {
+                Step::Fault(Fault { kind: dice.one_of(&faults), pick: dice.between(0, 9_999) as u32 })
+            }
+            _ => Step::File(FileDeed { act: weights.draw(dice), pick: dice.between(0, 99_999) as u32 }),
+        });
+    }
+    all
 }
 
 fn weighted<K: Copy>(weights: &[(K, u64)], dice: &mut Dice) -> K {

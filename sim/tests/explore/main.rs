@@ -13,6 +13,9 @@ const SEEDS: u64 = 600;
 /// The same of zoned drives.
 const ZONED_SEEDS: u64 = 300;
 
+/// The same of file systems.
+const FILE_SEEDS: u64 = 60;
+
 fn explored(run: Run) -> Tally {
     let explored = explore(&run);
     if let Some(failure) = explored.failure {
@@ -47,6 +50,31 @@ fn histories_of_zoned_drives_are_sound() {
     println!("{ZONED_SEEDS} histories: {cuts} power cuts, {recovery_cuts} of recoveries, {} faults", tally.faults());
     assert!(cuts > 1_000 && recovery_cuts > 100 && restarts > 200 && worn_out > 3, "all of it happens: {tally:?}");
     assert_eq!(zoned_drives, ZONED_SEEDS);
+}
+
+#[test]
+fn histories_of_files_are_sound() {
+    let mut tally = Tally::default();
+    for seed in 0..FILE_SEEDS {
+        tally += &explored(Run::draw_of(seed, Drives::Files));
+    }
+    let Tally { cuts, recovery_cuts, restarts, file_systems, .. } = tally;
+    println!("{FILE_SEEDS} histories: {cuts} power cuts, {recovery_cuts} of recoveries, {} faults", tally.faults());
+    assert!(cuts > 100 && recovery_cuts > 30 && restarts > 60 && tally.faults() > 50, "all of it happens: {tally:?}");
+    assert_eq!(file_systems, FILE_SEEDS);
+}
+
+#[test]
+fn a_history_of_files_that_is_written_down_is_the_same_one() {
+    let run = Run::draw_of(5, Drives::Files);
+    let again = Run::with_steps(5, Drives::Files, parse_steps(&write_steps(&run.steps)).unwrap()).unwrap();
+    assert_eq!(explore(&run).trace, explore(&again).trace);
+    for text in ["f", "w0+1", "A0+1", "h1", "o3"] {
+        let error = Run::with_steps(5, Drives::Files, parse_steps(text).unwrap()).unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    let error = Run::with_steps(5, Drives::All, parse_steps("jmake3").unwrap()).unwrap_err();
+    assert!(error.to_string().contains("jmake3"), "{error}");
 }
 
 #[test]

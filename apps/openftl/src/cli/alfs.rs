@@ -13,7 +13,9 @@ Examples:
   openftl alfs fsck amf.oftl
   openftl alfs fsck --rebuild amf.oftl
   openftl alfs stat amf.oftl --json
+  openftl alfs mount nvme-tcp://127.0.0.1:4420 /mnt
 
+DRIVE is the file of a drive of segments or zones, or a served one: nvme-tcp://MACHINE[:PORT][/SUBSYSTEM][?namespace=ID].
 ALFS is a log-structured file system that manages its own flash: the drive below has append-only segments and moves nothing
 (Application-Managed Flash). After a power cut it is as it was at one moment, not before the last fsync that ended.";
 
@@ -26,7 +28,7 @@ pub struct Alfs {
 
 #[derive(Subcommand, Debug)]
 pub enum AlfsCommand {
-    /// Makes an empty file system on a drive of segments.
+    /// Makes an empty file system on a drive of segments, or of zones.
     Mkfs(AlfsMkfs),
     /// Mounts the file system, and serves it until it is unmounted or told to stop (SIGTERM, Ctrl-C).
     Mount(AlfsMount),
@@ -40,7 +42,7 @@ pub enum AlfsCommand {
 
 #[derive(Args, Debug)]
 pub struct AlfsMkfs {
-    /// A drive of segments, made by `openftl create`.
+    /// A drive of segments or of zones: its file, made by `openftl create`, or the URI of a served one.
     #[arg(value_name = "DRIVE")]
     pub drive: PathBuf,
     /// Replaces a file system, or whatever else was written.
@@ -50,7 +52,7 @@ pub struct AlfsMkfs {
 
 #[derive(Args, Debug)]
 pub struct AlfsMount {
-    /// The drive that has the file system.
+    /// The drive that has the file system: its file, or the URI of a served one.
     #[arg(value_name = "DRIVE")]
     pub drive: PathBuf,
     /// Where it appears.
@@ -72,7 +74,7 @@ pub struct AlfsMount {
 
 #[derive(Args, Debug)]
 pub struct AlfsFsck {
-    /// The drive that has the file system.
+    /// The drive that has the file system: its file, or the URI of a served one.
     #[arg(value_name = "DRIVE")]
     pub drive: PathBuf,
     /// Makes a file system anew from what is in its logs, if its records are lost or something does not agree.
@@ -85,7 +87,7 @@ pub struct AlfsFsck {
 
 #[derive(Args, Debug)]
 pub struct AlfsStat {
-    /// The drive that has the file system.
+    /// The drive that has the file system: its file, or the URI of a served one.
     #[arg(value_name = "DRIVE")]
     pub drive: PathBuf,
     /// Prints JSON.
@@ -95,7 +97,7 @@ pub struct AlfsStat {
 
 #[derive(Args, Debug)]
 pub struct AlfsDump {
-    /// The drive that has the file system.
+    /// The drive that has the file system: its file, or the URI of a served one.
     #[arg(value_name = "DRIVE")]
     pub drive: PathBuf,
     /// Prints JSON.

@@ -11,6 +11,7 @@ Examples:
   openftl explore --seed 17 --runs 1                 the history of one seed
   openftl explore --seed 17 --steps 'w0+1 f x4'      a history as a failure prints it, on the drive of seed 17
   openftl explore --drives map-on-media --minutes 5  drives that have no room for their map in memory, and no others
+  openftl explore --drives files --minutes 5         POSIX operations on small ALFS volumes
 
 The same seeds give the same histories and the same trace hash on any machine. The first history that fails is made
 short, and printed with the command that replays it. Ctrl-C ends with a report of what was seen so far.
@@ -18,7 +19,7 @@ short, and printed with the command that replays it. Ctrl-C ends with a report o
 Exit codes: 0 no history fails; 1 one does; 2 the command line is wrong.";
 
 /// Kinds of drives that histories are drawn of, as the simulator knows them.
-pub const DRIVES: [&str; 5] = ["all", "map-in-memory", "map-on-media", "zones", "pages"];
+pub const DRIVES: [&str; 6] = ["all", "map-in-memory", "map-on-media", "zones", "pages", "files"];
 
 #[derive(Args, Debug)]
 #[command(after_help = EXPLORE_EXAMPLES)]
@@ -26,7 +27,8 @@ pub struct Explore {
     /// The first seed, or the one whose drive the steps are for.
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), default_value_t = 0)]
     pub seed: u64,
-    /// Which drives the histories are of: all (but zones and pages), map-in-memory, map-on-media, zones or pages.
+    /// Which drives the histories are of: all (but zones, pages and files), map-in-memory, map-on-media, zones, pages or
+    /// files.
     #[arg(long, value_name = "KIND", default_value = DRIVES[0], value_parser = PossibleValuesParser::new(DRIVES), hide_possible_values = true)]
     pub drives: String,
     /// End after so many histories.

@@ -26,7 +26,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use values::ValuesFacts;
 use zerocopy::{FromBytes, FromZeros};
-pub(super) use zoned::{REPORT_OF_ALL, ZonedFacts, append_bytes_max, limit};
+pub(super) use zoned::{ZonedFacts, append_bytes_max, limit};
 
 /// The one object that `--json` prints.
 #[derive(Serialize, Clone, PartialEq, Debug)]

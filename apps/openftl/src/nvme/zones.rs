@@ -16,7 +16,7 @@ mod served;
 use super::association::{Association, refused};
 use super::channel::Channel;
 use super::disk::Disk;
-use super::identify::{REPORT_OF_ALL, limit};
+use super::identify::limit;
 use super::namespaces;
 use crate::cli::zones::{ZoneAction, ZoneChoice, ZoneCommit, ZoneList, ZonedPlace, Zones, ZonesCommand};
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ use crate::terminal::{Ink, Palette, say};
 use openftl_nvme::Status;
 use openftl_nvme::command::zoned::{COMMIT, OPEN_WITH_WINDOW, send_dword};
 use openftl_nvme::wire::identify::{cns, csi};
-use openftl_nvme::wire::zoned::{ReportHead, ZoneDescriptor, ZonedNamespace};
+use openftl_nvme::wire::zoned::{REPORT_OF_ALL, ReportHead, ZoneDescriptor, ZonedNamespace};
 use openftl_nvme_tcp::ClientError;
 use openftl_nvme_tcp::client::Client;
 use openftl_nvme_tcp::nvm::ZonePlace;
@@ -157,11 +157,7 @@ impl ZoneFacts {
             return Err(Failure::failed(format_args!("zone {number} has state {code:X}h, which means nothing")));
         };
         let capacity_blocks = descriptor.capacity.get();
-        let written_blocks = match state {
-            ZoneState::Full => Some(capacity_blocks),
-            ZoneState::ReadOnly | ZoneState::Offline => None,
-            _ => Some(descriptor.write_pointer.get().saturating_sub(first_block).min(capacity_blocks)),
-        };
+        let written_blocks = descriptor.written();
         let attributes = descriptor.attributes;
         Ok(ZoneFacts { number, state, first_block, capacity_blocks, written_blocks, attributes })
     }

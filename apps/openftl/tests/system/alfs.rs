@@ -4,6 +4,7 @@ use crate::drive::{openftl, run_openftl};
 use crate::environment::{Need, runs_here};
 use crate::mounted::text;
 use crate::program::{Running, run, wait_for};
+use crate::server::Server;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -46,9 +47,14 @@ impl Volume {
     }
 
     fn mount(&self) -> Running {
+        self.mount_of(&self.drive)
+    }
+
+    /// Mounts a drive, this one or a served one.
+    fn mount_of(&self, drive: &str) -> Running {
         let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
         let outside = device(self.folder.path());
-        let mut server = Running::start(&openftl(), ["alfs", "mount", &self.drive, text(&self.mount)]);
+        let mut server = Running::start(&openftl(), ["alfs", "mount", drive, text(&self.mount)]);
         wait_for("the mount", || {
             assert!(server.ended().is_none(), "{}", server.stderr());
             device(&self.mount).filter(|found| Some(*found) != outside)
@@ -88,6 +94,148 @@ fn what_was_synced_to_a_mounted_file_system_is_there_when_its_server_is_killed()
         drop(server);
         run("fusermount3", ["-u", "-z", text(&volume.mount)]).succeeded();
         volume.fsck();
+    }
+}
+
+/// The drive of a volume, served as zones to NVMe hosts.
+fn serve(volume: &Volume) -> Server {
+    let zones = volume.folder.path().join("zones.toml");
+    let toml = DRIVE.replace("[ftl]", "[ftl]\ninterface = \"zones\"").replace("alfs.oftl", &volume.drive);
+    fs::write(&zones, toml).unwrap();
+    Server::start_for_nvme(&["serve", &volume.drive, "--drive", text(&zones), "--nvme-tcp", "127.0.0.1:0"])
+}
+
+fn uri(server: &Server) -> String {
+    format!("nvme-tcp://{}", server.nvme_address())
+}
+
+#[test]
+fn what_was_synced_to_a_served_drive_is_there_when_its_server_is_killed_or_its_power_is_cut() {
+    if !runs_here(&NEEDS) {
+        return;
+    }
+    let volume = Volume::make();
+    let mut server = serve(&volume);
+    run_openftl(["alfs", "mkfs", &uri(&server)]).failed().saying(&["there is a file system", "--force"]);
+    run_openftl(["alfs", "mkfs", "--force", &uri(&server)]).succeeded();
+    let bytes = |round: u8| vec![round + 1; 300_000 + usize::from(round) * 1000];
+    for round in 0..4 {
+        let address = uri(&server);
+        let mut mount = volume.mount_of(&address);
+        for earlier in 0..round {
+            let path = volume.mount.join(format!("synced {earlier}"));
+            assert!(fs::read(path).unwrap() == bytes(earlier), "file {earlier} in round {round}");
+        }
+        write_durably(&volume.mount.join("new"), &bytes(round));
+        fs::rename(volume.mount.join("new"), volume.mount.join(format!("synced {round}"))).unwrap();
+        File::open(&volume.mount).unwrap().sync_all().unwrap();
+        fs::write(volume.mount.join("not synced"), b"perhaps").unwrap();
+        if round % 2 == 0 {
+            server.kill();
+            server = serve(&volume);
+        } else {
+            run_openftl(["ctl", &volume.drive, "power-cycle", "--torn"]).succeeded();
+        }
+        let sync = File::open(&volume.mount).and_then(|folder| folder.sync_all());
+        assert!(sync.is_err(), "the connection is cut, so nothing more is durable");
+        run("fusermount3", ["-u", text(&volume.mount)]).succeeded();
+        let ended = wait_for("the end of the mount", || mount.ended());
+        ended.failed().saying(&["what was not synced is lost", "the connection to the drive is cut"]);
+        run_openftl(["alfs", "fsck", &uri(&server)]).succeeded().printing(&["✓ nvme-tcp://"]);
+    }
+    let command = ["--run", "ls \"$OPENFTL_FOLDER\" | grep -c synced"];
+    let mount = ["alfs", "mount", &uri(&server), text(&volume.mount)];
+    run_openftl(mount.into_iter().chain(command)).succeeded();
+    run_openftl(["alfs", "stat", &uri(&server), "--json"]).succeeded();
+    run_openftl(["alfs", "dump", &uri(&server)]).succeeded();
+    server.stop();
+    volume.fsck();
+}
+
+#[test]
+fn a_served_drive_that_can_have_no_file_system_is_refused_with_the_way_to_one_that_can() {
+    let volume = Volume::make();
+    let blocks = Server::start_for_nvme(&["serve", &volume.drive, "--nvme-tcp", "127.0.0.1:0"]);
+    for verb in ["mkfs", "fsck", "stat", "dump"] {
+        let refused = run_openftl(["alfs", verb, &uri(&blocks)]).failed();
+        refused.saying(&["namespace 1 is not zoned", "interface = \"zones\"", "fix:"]);
+    }
+    blocks.stop();
+    let nobody = run_openftl(["alfs", "mount", "nvme-tcp://127.0.0.1:1", text(&volume.mount)]).failed();
+    nobody.saying(&["nobody answers at 127.0.0.1:1", "fix:"]);
+    let wrong = run_openftl(["alfs", "fsck", "nvme-tcp://127.0.0.1:port"]).failed();
+    assert_eq!(wrong.saying(&["no place of a served drive", "nvme-tcp://127.0.0.1:4420"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_drive_of_zones_has_a_file_system_if_enough_of_them_may_be_active() {
+    let folder = tempfile::tempdir().unwrap();
+    let make = |name: &str, width: u32, active: u32| {
+        let drive = text(&folder.path().join(name)).to_owned();
+        let zones =
+            format!("kind = \"zones\"\nzone_width = {width}\nmax_open_zones = 4\nmax_active_zones = {active}\n");
+        let segments = "kind = \"segments\"\nsegment_width = 4\nmax_open_segments = 8\n";
+        assert!(DRIVE.contains(segments));
+        let toml = folder.path().join(format!("{name}.toml"));
+        fs::write(&toml, DRIVE.replace(segments, &zones).replace("alfs.oftl", name)).unwrap();
+        run_openftl(["create", &drive, "--drive", text(&toml)]).succeeded();
+        drive
+    };
+    let refused = |drive: &str, said: &[&str]| {
+        let ended = run_openftl(["alfs", "mkfs", drive]).failed().saying(said);
+        assert_eq!(ended.status.code(), Some(2), "{ended}");
+    };
+    refused(
+        &make("few.oftl", 4, 7),
+        &["max_active_zones = 7", "writes 8 zones at a time", "max_active_zones = 8 or more"],
+    );
+    refused(&make("wide.oftl", 32, 8), &["16 zones, and a file system needs 64", "a smaller zone_width"]);
+    let zoned = make("zoned.oftl", 4, 8);
+    run_openftl(["alfs", "mkfs", &zoned]).succeeded().printing(&["128 segments of 2 MiB"]);
+    run_openftl(["alfs", "mkfs", &zoned]).failed().saying(&["there is a file system"]);
+    run_openftl(["alfs", "fsck", &zoned]).succeeded();
+    if runs_here(&NEEDS) {
+        let mount = folder.path().join("files");
+        fs::create_dir(&mount).unwrap();
+        let fill =
+            "cd \"$OPENFTL_FOLDER\" && for n in $(seq 9); do seq 30000 > a; rm -f b; mv a b; done; seq 30000 | cmp - b";
+        run_openftl(["alfs", "mount", &zoned, text(&mount), "--run", fill]).succeeded();
+        run_openftl(["alfs", "fsck", &zoned]).succeeded().printing(&["1 file"]);
+    }
+    // It is a drive of zones as before.
+    run_openftl(["check", &zoned]).succeeded();
+}
+
+#[test]
+fn the_room_that_stat_shows_is_that_of_df() {
+    if !runs_here(&NEEDS) {
+        return;
+    }
+    let volume = Volume::make();
+    let mount = ["alfs", "mount", &volume.drive, text(&volume.mount), "--run"];
+    let fill = "cd \"$OPENFTL_FOLDER\" && seq 100000 > a && mkdir b && seq 9 > b/c";
+    run_openftl(mount.into_iter().chain([fill])).succeeded();
+    let df = "df -B1 --output=size,used \"$OPENFTL_FOLDER\" | tail -n 1";
+    let shown = run_openftl(mount.into_iter().chain([df, "--read-only"])).succeeded().stdout;
+    let shown: Vec<u64> = shown.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    let stat = run_openftl(["alfs", "stat", &volume.drive, "--json"]).succeeded().stdout;
+    let stat: serde_json::Value = serde_json::from_str(&stat).unwrap();
+    assert_eq!(
+        [&stat["capacity_bytes"], &stat["used_bytes"]].map(|number| number.as_u64()),
+        [Some(shown[0]), Some(shown[1])]
+    );
+    assert!(shown[1] > 500_000, "{shown:?}");
+}
+
+#[test]
+fn a_file_that_is_no_drive_is_refused_with_the_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("broken.oftl");
+    fs::write(&path, vec![7; 100_000]).unwrap();
+    for verb in ["mkfs", "fsck", "stat", "dump"] {
+        let ended =
+            run_openftl(["alfs", verb, text(&path)]).failed().saying(&["broken.oftl", "fix:", "openftl create"]);
+        assert_eq!(ended.status.code(), Some(2), "{ended}");
     }
 }
 

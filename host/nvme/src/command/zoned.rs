@@ -292,6 +292,16 @@ impl ZoneDescriptor {
         ZoneState::ALL.into_iter().find(|state| code_of(*state) == self.state >> 4)
     }
 
+    /// Blocks that are written. A full zone counts as written to its end; of one that is read only or offline nobody says it.
+    #[must_use]
+    pub fn written(&self) -> Option<u64> {
+        match self.zone_state()? {
+            ZoneState::Full => Some(self.capacity.get()),
+            ZoneState::ReadOnly | ZoneState::Offline => None,
+            _ => Some(self.write_pointer.get().saturating_sub(self.first.get()).min(self.capacity.get())),
+        }
+    }
+
     /// The descriptors of a report, as a host reads it.
     #[must_use]
     pub fn listed(report: &[u8]) -> &[ZoneDescriptor] {

@@ -37,6 +37,9 @@ pub const PARTIAL_REPORT: u32 = 1 << 16;
 /// 01h.
 pub const FILTER_ALL: u8 = 0x00;
 
+/// Dword 13 of Zone Management Receive for zones in any state, as many as fit.
+pub const REPORT_OF_ALL: u32 = REPORT_ZONES as u32 | (FILTER_ALL as u32) << 8 | PARTIAL_REPORT;
+
 /// ZS, bits 7 to 4 of byte 1 of a zone descriptor.
 pub mod state {
     /// Empty.

@@ -7,9 +7,7 @@ use crate::nvme::channel::Channel;
 use openftl_core::units::ByteSize;
 use openftl_lab::picture::thousands;
 use openftl_nvme::wire::identify::{cns, csi};
-use openftl_nvme::wire::zoned::{
-    FILTER_ALL, PARTIAL_REPORT, REPORT_ZONES, ReportHead, ZoneDescriptor, ZonedController, ZonedNamespace,
-};
+use openftl_nvme::wire::zoned::{REPORT_OF_ALL, ReportHead, ZoneDescriptor, ZonedController, ZonedNamespace};
 use openftl_nvme_tcp::ClientError;
 use openftl_nvme_tcp::client::Client;
 use openftl_nvme_tcp::nvm::ZonePlace;
@@ -18,9 +16,6 @@ use zerocopy::FromBytes;
 
 /// Bytes in a unit of ZDES.
 const EXTENSION_UNIT_BYTES: u64 = 64;
-
-/// Dword 13 of a report of zones in any state, which counts the descriptors that it has.
-pub(in crate::nvme) const REPORT_OF_ALL: u32 = REPORT_ZONES as u32 | (FILTER_ALL as u32) << 8 | PARTIAL_REPORT;
 
 /// A limit of zones, 0-based; all ones: there is none.
 pub(in crate::nvme) fn limit(field: u32) -> Option<u64> {

@@ -1,0 +1,203 @@
+//! Namespaces that are no drives of segments, servers that are not there, and such that fall silent.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use openftl_nvme_segments::{ConnectError, RemoteSegments};
+use openftl_parts::target::{AppendError, Durability, IoError, Request, Target};
+use openftl_zones::{Face, Limits};
+
+use crate::support::*;
+
+fn refused(text: &str) -> ConnectError {
+    RemoteSegments::connect(&text.parse().unwrap()).err().expect("there is no such drive")
+}
+
+#[test]
+fn a_namespace_of_blocks_is_refused_with_the_way_to_serve_zones() {
+    let served = Served::new(drive(Face::Segments, LIMITS, 60));
+    let text = refused(&served.uri().to_string()).to_string();
+    assert!(text.contains("namespace 1 is not zoned") && text.contains("interface = \"zones\""), "{text}");
+    let text = refused(&format!("{}?namespace=2", served.uri())).to_string();
+    assert!(text.contains("namespace 2 is not there"), "{text}");
+    served.end();
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = refused(&format!("nvme-tcp://{address}")).to_string();
+    assert!(text.contains("nobody answers") && text.contains(&address.to_string()), "{text}");
+}
+
+#[test]
+fn more_segments_than_may_be_written_in_part_are_refused_here() {
+    let served = Served::new(drive(Face::Zones, Limits { max_open: 2, max_active: 3 }, 60));
+    let mut there = Host::new(served.connect());
+    let capacity = openftl_parts::target::BlockTarget::segment_blocks(&there.drive).unwrap();
+    (0..3).for_each(|segment| there.write(segment * capacity, &[7], Durability::Volatile).unwrap());
+    let error = there.write(3 * capacity, &[7], Durability::Volatile);
+    assert_eq!(error, Err(AppendError::TooManyOpen { limit: 3 }.into()));
+    assert!(!there.drive.is_read_only(), "the drive was not asked");
+    drop(there);
+    served.end();
+}
+
+#[test]
+fn when_another_host_writes_to_the_zones_nothing_more_is_written() {
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    let (mut there, mut other) = (Host::new(served.connect()), Host::new(served.connect()));
+    other.write(0, &[1], Durability::Volatile).unwrap();
+    assert_eq!(there.write(0, &[2], Durability::Volatile), Err(IoError::ReadOnly));
+    let trouble = there.drive.trouble().unwrap().to_owned();
+    assert!(trouble.contains("Zone Invalid Write"), "{trouble}");
+    assert_eq!(there.write(0, &[2], Durability::Volatile), Err(IoError::ReadOnly));
+    assert_eq!(there.read(0, 1).unwrap(), [1]);
+    drop((there, other));
+    served.end();
+}
+
+/// Passes bytes on until `until` bytes of answers have gone, and is silent then, but listens.
+fn silent_after(address: std::net::SocketAddr, until: usize) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut host, mut server) = (stream.unwrap(), TcpStream::connect(address).unwrap());
+            let (mut its_host, mut its_server) = (host.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut its_host, &mut its_server));
+            std::thread::spawn(move || {
+                let (mut buffer, mut passed) = ([0; 4096], 0);
+                while let Ok(bytes) = server.read(&mut buffer) {
+                    passed += bytes;
+                    if bytes == 0 || passed < until && host.write_all(&buffer[..bytes]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    here
+}
+
+/// Passes PDUs on, and has commands that `status` knows end with another status: it is asked with the opcode, and how many of these there were.
+fn ending_otherwise(
+    address: std::net::SocketAddr,
+    status: impl Fn(u8, usize) -> Option<u16> + Send + Sync + 'static,
+) -> std::net::SocketAddr {
+    /// A PDU: its type is in byte 0, and its length in bytes 4 to 7.
+    fn pdu(stream: &mut TcpStream) -> Option<Vec<u8>> {
+        let mut pdu = vec![0; 8];
+        stream.read_exact(&mut pdu).ok()?;
+        pdu.resize(u32::from_le_bytes(pdu[4..8].try_into().unwrap()) as usize, 0);
+        stream.read_exact(&mut pdu[8..]).ok().map(|()| pdu)
+    }
+    const COMMAND: u8 = 0x04;
+    const RESPONSE: u8 = 0x05;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = listener.local_addr().unwrap();
+    let status = std::sync::Arc::new(status);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut host, mut server) = (stream.unwrap(), TcpStream::connect(address).unwrap());
+            let (mut its_host, mut its_server) = (host.try_clone().unwrap(), server.try_clone().unwrap());
+            let (names, named) = std::sync::mpsc::channel::<(u16, u8)>();
+            std::thread::spawn(move || {
+                while let Some(pdu) = pdu(&mut its_host) {
+                    if pdu[0] == COMMAND {
+                        names.send((u16::from_le_bytes([pdu[10], pdu[11]]), pdu[8])).unwrap();
+                    }
+                    if its_server.write_all(&pdu).is_err() {
+                        return;
+                    }
+                }
+            });
+            let status = status.clone();
+            std::thread::spawn(move || {
+                let (mut opcodes, mut counts) = (std::collections::HashMap::new(), [0; 256]);
+                while let Some(mut pdu) = pdu(&mut server) {
+                    if pdu[0] == RESPONSE {
+                        opcodes.extend(named.try_iter());
+                        let opcode = opcodes[&u16::from_le_bytes([pdu[20], pdu[21]])];
+                        counts[usize::from(opcode)] += 1;
+                        if let Some(status) = status(opcode, counts[usize::from(opcode)]) {
+                            pdu[22..24].copy_from_slice(&(status << 1).to_le_bytes());
+                        }
+                    }
+                    if host.write_all(&pdu).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    here
+}
+
+#[test]
+fn what_a_failed_zone_did_not_take_is_kept_until_it_is_trimmed_and_is_never_durable() {
+    const ZONE_READ_ONLY: u16 = 0x1ba;
+    let (write, zone_send) = (0x01, 0x79);
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    // The third write is refused, and the zone, which has not failed, is not taken offline.
+    let through = ending_otherwise(served.address, move |opcode, count| match opcode {
+        opcode if opcode == write && count == 3 => Some(ZONE_READ_ONLY),
+        opcode if opcode == zone_send => Some(0),
+        _ => None,
+    });
+    let mut there = Host::new(RemoteSegments::connect(&format!("nvme-tcp://{through}").parse().unwrap()).unwrap());
+    let capacity = openftl_parts::target::BlockTarget::segment_blocks(&there.drive).unwrap();
+    for value in 1..=3 {
+        there.write(value - 1, &[value], Durability::Volatile).unwrap();
+    }
+    let failed = AppendError::SegmentReadOnly { boundary: capacity };
+    assert_eq!(there.write(3, &[4], Durability::Volatile), Err(failed.into()));
+    assert_eq!(there.run(Request::Flush), Err(failed.into()));
+    assert_eq!(there.read(0, 4).unwrap(), [1, 2, 3, 0], "what was refused is still here");
+    there.write(capacity, &[5], Durability::Volatile).unwrap();
+    let trim = Request::Trim { first: 0, blocks: capacity, durability: Durability::Volatile };
+    there.run(trim).unwrap();
+    there.run(Request::Flush).unwrap();
+    assert_eq!(there.read(0, 1), Err(IoError::Unrecovered { block: 0 }), "the segment is given up");
+    assert_eq!(there.read(capacity, 1).unwrap(), [5]);
+    assert!(!there.drive.is_read_only());
+    drop(there);
+    served.end();
+}
+
+#[test]
+fn a_flush_that_a_failed_zone_has_refused_asks_which_one_it_is() {
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    let (flush, report) = (0x00, 0x7a);
+    let reports = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let asked = reports.clone();
+    let through = ending_otherwise(served.address, move |opcode, count| {
+        asked.fetch_add(usize::from(opcode == report), std::sync::atomic::Ordering::SeqCst);
+        (opcode == flush && count == 1).then_some(0x1ba)
+    });
+    let mut there = Host::new(RemoteSegments::connect(&format!("nvme-tcp://{through}").parse().unwrap()).unwrap());
+    let before = reports.load(std::sync::atomic::Ordering::SeqCst);
+    there.write(0, &[1], Durability::Volatile).unwrap();
+    assert!(matches!(there.run(Request::Flush), Err(IoError::Append(AppendError::SegmentReadOnly { .. }))));
+    assert!(reports.load(std::sync::atomic::Ordering::SeqCst) > before, "the states of zones were asked for");
+    there.run(Request::Flush).unwrap();
+    drop(there);
+    served.end();
+}
+
+#[test]
+fn a_server_that_falls_silent_is_given_up() {
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    let through = silent_after(served.address, 60_000);
+    let uri = format!("nvme-tcp://{through}").parse().unwrap();
+    let mut there = Host::new(RemoteSegments::connect_within(&uri, Duration::from_millis(300)).unwrap());
+    there.write(0, &[7; 20], Durability::Volatile).unwrap();
+    let ends = (0..200).map(|_| there.read(0, 1)).find(Result::is_err);
+    assert_eq!(ends, Some(Err(IoError::Unrecovered { block: 0 })));
+    let trouble = there.drive.trouble().unwrap().to_owned();
+    assert!(trouble.contains("timed out"), "{trouble}");
+    assert_eq!(there.run(Request::Flush), Err(IoError::ReadOnly));
+    drop(there);
+    served.end();
+}
