@@ -401,6 +401,11 @@ impl PageWorld {
         Ok(returned)
     }
 
+    /// The medium may have lost batches, each as a whole and all behind it: nothing was promised.
+    pub fn forget_promises(&mut self) {
+        self.model.history.iter_mut().for_each(|batch| batch.is_durable = false);
+    }
+
     /// Closes the drive and opens it again, with no session open.
     pub fn clean_restart_alone(&mut self) {
         self.close().unwrap_or_else(|error| panic!("{error}"));

@@ -52,21 +52,25 @@ const VERSIONS_SKIPPED: u64 = 1 << 24;
 
 /// Whether the superblock says that the index is being rebuilt.
 pub(crate) fn is_rebuilding(ftl: &BlockFtl) -> bool {
-    ftl.journal.superblock.current().tenant.more & TenantNote::REBUILDING != 0
+    notes(ftl) & TenantNote::REBUILDING != 0
 }
 
-/// Has the superblock say whether the index is being rebuilt, and waits for that.
+/// Whether it says that the directory of keys is.
+pub(crate) fn is_rebuilding_keys(ftl: &BlockFtl) -> bool {
+    notes(ftl) & TenantNote::REBUILDING_KEYS != 0
+}
+
+fn notes(ftl: &BlockFtl) -> u8 {
+    ftl.journal.superblock.current().tenant.more
+}
+
+/// Has the superblock say what is being rebuilt, and waits for that: one of the notes for it, or 0 for nothing.
 ///
 /// # Errors
 /// If it cannot be written.
-pub(crate) fn mark(
-    ftl: &mut BlockFtl,
-    pages: &mut Pages,
-    is_rebuilding: bool,
-    clock: &mut dyn Clock,
-) -> Result<(), OpenError> {
+pub(crate) fn mark(ftl: &mut BlockFtl, pages: &mut Pages, rebuilt: u8, clock: &mut dyn Clock) -> Result<(), OpenError> {
     let note = &mut ftl.journal.superblock.current_mut().tenant.more;
-    *note = if is_rebuilding { *note | TenantNote::REBUILDING } else { *note & !TenantNote::REBUILDING };
+    *note = *note & !(TenantNote::REBUILDING | TenantNote::REBUILDING_KEYS) | rebuilt;
     let sequence = ftl.journal.request_superblock(&mut ftl.flash);
     let is_durable = |ftl: &BlockFtl| ftl.journal.superblock.durable() >= sequence;
     ftl.run(clock, pages, |ftl| is_durable(ftl) || !ftl.flash.may_program())?;
@@ -429,7 +433,7 @@ pub(crate) fn rebuild(
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
     if ftl.read_only_reason().is_none() && !is_rebuilding(ftl) {
-        mark(ftl, pages, true, clock)?;
+        mark(ftl, pages, TenantNote::REBUILDING, clock)?;
     }
     let area = LeftInArea::read(ftl, pages, clock)?;
     let anchor = area.anchor.unwrap_or_default();

@@ -210,6 +210,83 @@ fn a_page_whose_deletion_is_in_the_log_does_not_come_back() {
     assert_eq!(world.ftl().list(0, 100).len(), 20);
 }
 
+/// A store whose log is in two chunks or more since its anchor, with batches too long to be carried, all of them durable.
+fn with_long_log(profile: Profile, seed: u64) -> PageWorld {
+    let config = Config { checkpoint_log_blocks: Some(64), host_frames: 256, ..Config::default() };
+    let mut world = PageWorld::new(profile, config, 60, seed);
+    for round in 0..200 {
+        // Each has a page that fills more than half a unit.
+        world.stage(round % 3, round as u64 * 5, 2, 6, round % 9 == 8);
+        world.commit(round % 3, true);
+        world.settle();
+        if written_log(&world).len() > 40 {
+            break;
+        }
+    }
+    world.abort(0);
+    world
+}
+
+/// Blocks of the log that are written and hold groups since the anchor, in their order.
+fn written_log(world: &PageWorld) -> Vec<Ppa> {
+    world.ftl.as_ref().expect("the drive is open").log_places().into_iter().flatten().collect()
+}
+
+/// Whether a store that was cut off has all that is durable.
+fn is_whole(world: &PageWorld) -> bool {
+    let mut twin = world.twin();
+    twin.power_cut_at(Moment::NOW);
+    twin.recover().is_ok()
+}
+
+/// What a store is like of which one block of the log cannot be read.
+#[derive(Default, Debug)]
+struct Outcomes {
+    whole: u64,
+    /// The last batches are missing, without a word.
+    shorter: u64,
+    /// It is refused, and repaired.
+    repaired: u64,
+}
+
+#[test]
+fn a_block_of_the_log_that_is_lost_is_noticed_unless_it_is_at_the_end() {
+    for (seed, profile) in (21..).zip(devices()) {
+        let mut world = with_long_log(profile, seed);
+        let log = written_log(&world);
+        let geometry = *world.device().geometry();
+        world.power_cut_at(Moment::NOW);
+        let mut outcomes = Outcomes::default();
+        let reach = (2 * geometry.ws_min + geometry.mw_cunits) as usize;
+        for (number, ppa) in log.iter().enumerate() {
+            let mut twin = world.twin();
+            twin.device().corrupt(*ppa).unwrap();
+            match twin.open(Access::ReadWrite) {
+                Ok(()) => {
+                    let is_whole = is_whole(&twin);
+                    assert!(is_whole || number + reach >= log.len(), "block {number} of {}", log.len());
+                    twin.forget_promises();
+                    twin.judge().unwrap_or_else(|error| panic!("block {number} of {}: {error}", log.len()));
+                    if is_whole { outcomes.whole += 1 } else { outcomes.shorter += 1 }
+                }
+                Err(error) => {
+                    assert!(error.is_repairable(), "block {number}: {error}");
+                    assert!(error.to_string().contains("of the log is lost"), "block {number}: {error}");
+                    twin.power_cut_at(Moment::NOW);
+                    twin.open(Access::Repair).unwrap_or_else(|error| panic!("block {number}: {error}"));
+                    let report = twin.ftl().block().recovery_report().repair.clone().expect("it was repaired");
+                    let returned = twin.adopt_repaired();
+                    returned.unwrap_or_else(|error| panic!("block {number} of {}: {error}, {report:?}", log.len()));
+                    twin.check();
+                    outcomes.repaired += 1;
+                }
+            }
+        }
+        println!("{} blocks: {outcomes:?}", log.len());
+        assert!(outcomes.repaired as usize + reach >= log.len() && outcomes.shorter > 0, "{outcomes:?}");
+    }
+}
+
 #[test]
 fn a_sound_store_has_nothing_to_rebuild() {
     for (seed, profile) in (9..).zip(devices()) {

@@ -90,7 +90,7 @@ fn keys_and_their_directory_are_rebuilt_when_the_checkpoint_and_the_log_of_the_a
         let (report, back) = repaired(&mut world);
         println!("{report:?}, {back} back");
         let index = report.index.expect("the index was rebuilt");
-        assert!(index.pages_lost == 0 && index.keys.is_some_and(|keys| keys > 20), "{index:?}");
+        assert!(index.pages_lost == 0 && report.keys.is_some_and(|keys| keys > 20), "{report:?}");
         expect_in_use(&mut world);
     }
 }

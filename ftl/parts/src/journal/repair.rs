@@ -67,6 +67,9 @@ pub struct RepairReport {
     /// Of a store of pages, if its index had to be rebuilt: how well that went.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<IndexRepair>,
+    /// Of a key-value drive, if its directory was written anew: keys with values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<u64>,
 }
 
 /// How well the index of a store of pages was rebuilt.
@@ -80,9 +83,6 @@ pub struct IndexRepair {
     pub pages_returned: u64,
     /// Pages that were somewhere, and of which no version can be read: errors until they are put or deleted.
     pub pages_lost: u64,
-    /// Of a key-value drive: keys with values, of which the directory was written anew.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keys: Option<u64>,
 }
 
 /// A rebuilt map goes on above all that is on the media.
