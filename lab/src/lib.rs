@@ -1,4 +1,5 @@
-//! Questions and answers: what is asked of a drive, how it is measured, and how the answer is shown.
+//! Questions and answers: what is asked of a drive, how it is measured, and how the answer is shown. What papers asked is in
+//! `lab/experiments/`, on top of this.
 //!
 //! Nothing here reads a clock or draws chance of its own: a seed and a [`openftl_core::Clock`] come as arguments, so the
 //! same load runs in virtual time, against the wall clock, or on instant media.
@@ -11,41 +12,28 @@
 //! | [`binding`] | what of that knowledge a drive is told |
 //! | [`workload`] | blocks chosen one by one: uniform, popular, in order |
 //! | [`trace`] | what real hosts were recorded to do |
-//! | [`file_load`] | what programs do to files |
-//! | [`file_trace`] | what a file system of Linux was recorded to write for that |
-//! | [`page_trace`] | what a program was recorded to commit to a store of pages |
 //! | [`zipf`] | a distribution in which few are popular |
 //! | [`driver`] | keeps a drive busy at a queue depth and checks every block that comes back |
 //! | [`outcome`] | what one phase of a run measured |
 //! | [`trial`] | a drive under a load: filled, warmed up, measured, read back |
-//! | [`alfs_trial`] | ALFS under a load of files |
 //! | [`page_trial`] | a store of pages under batches |
 //! | [`value_trial`] | a key-value drive under a mix of requests |
 //! | [`steady`] | brings a drive into its steady state |
-//! | [`map_caches`] | a model of maps that are loaded before they are changed |
 //! | [`theory`] | write amplification as the literature computes it |
 //! | [`likeness`] | the word that was probably meant |
 //! | [`picture`] | bars, strips and sparklines for a terminal |
-//! | [`fit`] | a straight line through points |
-//! | [`experiments`] | what papers measured, measured again, with a verdict |
+//! | [`figures`] | tables, plots and bars, and the HTML page around them |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-pub mod alfs_trial;
 pub mod binding;
 pub mod driver;
-pub mod experiments;
-pub mod file_load;
-pub mod file_trace;
-pub mod fit;
+pub mod figures;
 pub mod likeness;
 pub mod load;
 pub mod load_spec;
 pub mod loads;
-pub mod map_caches;
-pub mod order_table;
 pub mod outcome;
-pub mod page_trace;
 pub mod page_trial;
 pub mod picture;
 pub mod steady;

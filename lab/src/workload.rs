@@ -181,13 +181,15 @@ impl Load for Workload {
 }
 
 /// The 64-bit draw below which something of this share happens.
-pub(crate) fn threshold(share: Share) -> u64 {
+#[must_use]
+pub fn threshold(share: Share) -> u64 {
     ((u128::from(share.millionths.min(1_000_000)) << 64) / 1_000_000).min(u128::from(u64::MAX)) as u64
 }
 
 /// A 64-bit draw as a number below `count`. The bias is below `count / 2^64`.
 #[inline]
-pub(crate) fn below(draw: u64, count: u64) -> u64 {
+#[must_use]
+pub fn below(draw: u64, count: u64) -> u64 {
     ((u128::from(draw) * u128::from(count)) >> 64) as u64
 }
 

@@ -7,7 +7,7 @@
 //!   here:                                       log ─▶ recording, a few bytes for each write
 //! ```
 //!
-//! The loads, and the form of a recording, are those of `openftl-lab` (`file_load.rs`, `file_trace.rs`). Two recordings are not the same to the
+//! The loads, and the form of a recording, are those of `openftl-experiments` (`file_load.rs`, `file_trace.rs`). Two recordings are not the same to the
 //! last byte: the guest's kernel writes back when its clock says so.
 
 use crate::steps::{Outcome, Steps};
@@ -68,7 +68,14 @@ fn programs() -> Outcome {
 }
 
 fn built() -> Result<PathBuf, String> {
-    shell::run(&mut shell::cargo(["build", "--release", "--package", "openftl-lab", "--example", "file_load"]))?;
+    shell::run(&mut shell::cargo([
+        "build",
+        "--release",
+        "--package",
+        "openftl-experiments",
+        "--example",
+        "file_load",
+    ]))?;
     Ok(shell::target_directory()?.join("release").join("examples").join("file_load"))
 }
 

@@ -16,11 +16,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// How packages have the program built: with what the default build leaves out. The Containerfile does the same.
-pub const BUILD: [&str; 8] =
-    ["build", "--locked", "--profile", "dist", "--package", "openftl", "--features", crate::test::TLS];
+pub const BUILD: [&str; 6] = ["build", "--locked", "--profile", "dist", "--features", crate::test::TLS];
 
-/// How `cargo install` builds it, from a checkout.
-const INSTALL: [&str; 4] = ["install", "--locked", "--path", "apps/openftl"];
+/// How `cargo install` builds a program, from a checkout.
+const INSTALL: [&str; 3] = ["install", "--locked", "--path"];
+
+/// The folders of the programs: `openftl`, and the commands that are programs of their own.
+const PROGRAMS: [&str; 4] = ["apps/openftl", "apps/alfs", "apps/explore", "apps/reproduce"];
 
 /// Completions: the shell, and the name that the file has where the shell looks for it.
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "openftl.bash"), ("zsh", "_openftl"), ("fish", "openftl.fish")];
@@ -77,9 +79,12 @@ pub fn run(options: Options) -> ExitCode {
         Options::Install => {
             let root = target.join("package-install");
             let install = || {
-                let mut command = shell::cargo(INSTALL);
-                command.arg("--force").arg("--root").arg(&root);
-                Outcome::of(shell::run(&mut command))
+                let install = |folder: &&str| {
+                    let mut command = shell::cargo(INSTALL);
+                    command.arg(folder).arg("--force").arg("--root").arg(&root);
+                    shell::run(&mut command)
+                };
+                Outcome::of(PROGRAMS.iter().try_for_each(install))
             };
             if steps.run("cargo install", install) {
                 steps.run("what it installs works in an empty folder", || Outcome::of(use_installed(&root)));
@@ -154,11 +159,17 @@ fn use_installed(root: &Path) -> Result<(), String> {
     if !profiles.contains("cosmos") {
         return Err(format!("`openftl profiles` names no cosmos: {profiles}"));
     }
+    shell::run(&mut openftl(&["explore", "--runs", "1"]))?;
+    shell::run(&mut openftl(&["reproduce", "--list"]))?;
     // A drive description in hand, as one from drives/ is.
     let description = shell::root().join("drives").join("cosmos-block.toml");
     std::fs::copy(description, empty.join("disk.toml")).map_err(failed)?;
     shell::run(&mut openftl(&["create", "disk.oftl", "--drive", "disk.toml"]))?;
-    shell::run(&mut openftl(&["check", "disk.oftl"]))
+    shell::run(&mut openftl(&["check", "disk.oftl"]))?;
+    let description = shell::root().join("drives").join("amf.toml");
+    std::fs::copy(description, empty.join("amf.toml")).map_err(failed)?;
+    shell::run(&mut openftl(&["create", "amf.oftl", "--drive", "amf.toml"]))?;
+    shell::run(&mut openftl(&["alfs", "mkfs", "amf.oftl"]))
 }
 
 #[cfg(test)]
@@ -230,7 +241,13 @@ mod tests {
             let words: Vec<&str> = line.split_whitespace().filter(|word| !word.starts_with("--chmod")).collect();
             let (_, sources) = words.split_last().unwrap();
             match sources {
-                ["--from=build", built] => assert!(built.ends_with("/target/dist/openftl"), "{line}"),
+                ["--from=build", built @ ..] => {
+                    let names = PROGRAMS.map(|folder| match folder.strip_prefix("apps/") {
+                        Some("openftl") | None => "/src/target/dist/openftl".to_owned(),
+                        Some(command) => format!("/src/target/dist/openftl-{command}"),
+                    });
+                    assert_eq!(built, names, "{line}");
+                }
                 sources => copied.extend(sources.iter().map(|source| (*source).to_owned())),
             }
         }

@@ -3,8 +3,9 @@
 use crate::cli::{DriveFlags, Store};
 use crate::failure::Failure;
 use crate::flash::Flash;
+use crate::memory;
 use crate::namespaces::{Namespaces, Stored, divide};
-use crate::settings::{BlockSettings, NamespaceSettings, Settings, check_memory, refuse_sizes};
+use crate::settings::{BlockSettings, NamespaceSettings, Settings, refuse_sizes};
 use crate::zone_settings::ZoneSettings;
 use openftl_blocks::{BlockFtl, DriveKind, Ftl, kind_on};
 use openftl_core::units::ByteSize;
@@ -84,7 +85,7 @@ pub fn new_in_memory(
         }
         Store::Stamps => (MediaStore::Stamps, 8 + 32, "choose a smaller --capacity"),
     };
-    check_memory(flash_blocks * block_bytes, advice)?;
+    memory::check(flash_blocks * block_bytes, advice)?;
     let device = EmulatedDevice::new(settings.profile.clone(), chunks_per_pu, store, timing, seed)
         .map_err(|error| device_failure(&error))?;
     BlockFtl::format(device.into(), config, clock)
@@ -106,7 +107,7 @@ pub fn new_zones_in_memory(
         Store::Ram => (MediaStore::Ram, BLOCK_BYTES as u64 + 32),
         Store::Stamps => (MediaStore::Stamps, 8 + 32),
     };
-    check_memory(geometry.blocks() * block_bytes, "choose a smaller --capacity")?;
+    memory::check(geometry.blocks() * block_bytes, "choose a smaller --capacity")?;
     let (seed, zoned) = (config.drive_id, zones.zoned(&geometry));
     let device = EmulatedDevice::new(settings.profile.clone(), chunks_per_pu, store, timing, seed)
         .map_err(|error| device_failure(&error))?;
@@ -142,7 +143,7 @@ pub fn create_in_memory(
         true => geometry.blocks(),
         false => parts.iter().map(|label| label.partition.shape(&geometry).blocks()).sum(),
     };
-    check_memory(used * (BLOCK_BYTES as u64 + 32), "choose a smaller capacity for the namespaces")?;
+    memory::check(used * (BLOCK_BYTES as u64 + 32), "choose a smaller capacity for the namespaces")?;
     let device = EmulatedDevice::new(settings.profile.clone(), chunks_per_pu, MediaStore::Ram, timing, another_seed())
         .map_err(|error| device_failure(&error))?;
     Namespaces::format(device, parts, wanted, clock)

@@ -9,7 +9,7 @@
 use crate::assembly::{self, StoredDrive};
 use crate::cli;
 use crate::failure::Failure;
-use crate::measure::{rate, show};
+use crate::measure::rate;
 use crate::namespaces::Stored;
 use crate::terminal::{Ink, Live, Palette, say};
 use openftl_blocks::{CheckReport, Ftl};
@@ -228,7 +228,7 @@ fn verify(stored: &Stored<'_>, drive: &mut StoredDrive, clock: &mut VirtualClock
     let started = Instant::now();
     let mut progress = |done: u64, total: u64| {
         if live.is_due() {
-            show(&mut live, "check", done as f64 / total as f64, &rate(done, started));
+            live.show_share("check", done as f64 / total as f64, &rate(done, started));
         }
     };
     drive.check(clock, &mut progress).map_err(|error| Failure::failed(format_args!("{stored}: {error}")))

@@ -33,13 +33,13 @@ pub use ctl::{Ctl, CtlCommand, Cut, Switch};
 pub use demo::Demo;
 pub use drive_flags::{Collection, DriveFlags};
 pub use explain::Explain;
-pub use explore::Explore;
+pub use explore::{DRIVES, Explore};
 pub use files::Files;
 pub use inspect::Inspect;
 pub use man::Man;
 pub use openftl_drive::description::Timing;
 pub use profiles::Profiles;
-pub use reproduce::Reproduce;
+pub use reproduce::{EXPERIMENTS, Reproduce};
 pub use serve::{NvmeFormat, Serve};
 pub use sweep::Sweep;
 

@@ -15,7 +15,7 @@ use crate::trial::{Task, Tried};
 use crate::zones_made::ZonesMade;
 use openftl_core::Nanos;
 use openftl_core::units::ByteSize;
-use openftl_lab::experiments::{Cell, Table};
+use openftl_lab::figures::{Cell, Table};
 use openftl_lab::load_spec::Model;
 use openftl_lab::picture::{bar, thousands};
 use openftl_parts::map::page_cache::CachePolicy;

@@ -47,7 +47,7 @@ fn suggested(command: &str, arg: Arg) -> Arg {
         (_, "durability") => DURABILITIES.to_vec(),
         ("bench" | "compare", "workload") if arg.get_possible_values().is_empty() => load_spec::NAMES.to_vec(),
         ("bench", "warm_up") => WARM_UPS.to_vec(),
-        ("reproduce", "name") => crate::reproduce::names().collect(),
+        ("reproduce", "name") => cli::EXPERIMENTS.to_vec(),
         (_, "run") => return arg.value_hint(ValueHint::CommandString),
         _ => return arg,
     };

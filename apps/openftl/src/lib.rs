@@ -1,27 +1,29 @@
 //! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `compare`, `sweep`, `inspect`, `check`,
 //! `files`, `pages`, `kv`, `alfs`, `profiles`, `reproduce`, `explore`, `explain`, `completions`, `man`.
 //!
+//! `alfs`, `explore` and `reproduce` are programs of their own (`apps/`), which `openftl` becomes: what only they need is not built for the others.
+//!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
 
-mod alfs;
 mod assembly;
 mod bench;
+mod beside;
 mod check;
 mod chunk_map;
-mod cli;
+#[expect(missing_docs, reason = "a comment there is a text of --help")]
+pub mod cli;
 mod clock;
-mod companion;
+pub mod companion;
 mod compare;
 mod completions;
 mod contender;
 mod control;
 mod create;
-mod crew;
+pub mod crew;
 mod ctl;
 mod demo;
 mod drive_events;
 mod explain;
-mod explore;
 mod figures;
 mod files;
 mod flash;
@@ -31,6 +33,7 @@ mod kv;
 mod log;
 mod manual;
 mod measure;
+pub mod memory;
 mod metrics;
 mod namespaces;
 mod notify;
@@ -40,17 +43,16 @@ mod pages;
 mod passed;
 mod power;
 mod profiles;
-mod provenance;
+pub mod provenance;
 mod ready;
 mod recovered;
 mod report;
-mod reproduce;
-mod result_file;
+pub mod result_file;
 mod serve;
 mod serve_tables;
 mod settings;
 mod sweep;
-mod terminal;
+pub mod terminal;
 mod totals;
 mod trial;
 mod zone_settings;
@@ -58,15 +60,15 @@ mod zones_made;
 
 use cli::{Cli, Command};
 use failure::Failure;
-use openftl_drive::{failure, small_file};
+pub use openftl_drive::failure;
+use openftl_drive::small_file;
 use provenance::Provenance;
 use std::io::Write;
 use std::process::ExitCode;
 
 /// The command that the process was called with, to its end.
 pub fn run() -> ExitCode {
-    let _last_words = log::LastWords;
-    let result = match Cli::understood().command {
+    ended(|| match Cli::understood().command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Create(arguments) => create::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
@@ -78,17 +80,29 @@ pub fn run() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Files(arguments) => files::run(&arguments),
-        Command::Alfs(arguments) => alfs::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments),
         Command::Kv(arguments) => kv::run(&arguments),
         Command::Profiles(arguments) => profiles::run(&arguments),
-        Command::Reproduce(arguments) => reproduce::run(&arguments),
-        Command::Explore(arguments) => explore::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => manual::run(&arguments),
-    };
-    match result {
+        Command::Alfs(_) => beside::go_on_as("alfs"),
+        Command::Reproduce(_) => beside::go_on_as("reproduce"),
+        Command::Explore(_) => beside::go_on_as("explore"),
+    })
+}
+
+/// The one command of a program beside `openftl`, to its end: `own` runs it, and has nothing for others.
+pub fn run_one(name: &str, own: impl FnOnce(&Command) -> Option<Result<(), Failure>>) -> ExitCode {
+    ended(|| {
+        beside::check_version(name)?;
+        own(&Cli::understood().command).unwrap_or_else(|| Err(beside::is_another(name)))
+    })
+}
+
+fn ended(run: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
+    let _last_words = log::LastWords;
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !log::take_failure(&failure) {
@@ -100,7 +114,10 @@ pub fn run() -> ExitCode {
 }
 
 /// `value` as JSON on several lines; an object also says what made it.
-fn json(value: &dyn erased_serde::Serialize) -> Result<String, Failure> {
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub fn json(value: &dyn erased_serde::Serialize) -> Result<String, Failure> {
     // Not generic: this and all that it takes is compiled once, not for every report.
     #[derive(serde::Serialize)]
     struct Made<'a> {

@@ -6,9 +6,9 @@ use crate::clock::BenchClock;
 use crate::failure::Failure;
 use crate::flash::Flash;
 use crate::settings::Settings;
-use crate::terminal::{Ink, Live, span};
+use crate::terminal::{Live, span};
 use openftl_core::{BLOCK_BYTES, FrameForm};
-use openftl_lab::picture::{bar, sparkline, thousands};
+use openftl_lab::picture::{sparkline, thousands};
 use openftl_lab::trial::{Phase, SWEEP_BLOCKS, View};
 use openftl_lab::{Binding, BlockDrive, Load, LoadSpec, RunError, Trial, TrialError};
 use openftl_media::Timing;
@@ -111,12 +111,12 @@ impl Watched {
         let rate = format!("{rate}{}", left(view.share, self.began.elapsed()));
         let name = view.phase.name();
         match view.phase {
-            Phase::WarmUp => show(&mut self.live, &format!("{name} {}", sparkline(view.windows)), view.share, &rate),
+            Phase::WarmUp => self.live.show_share(&format!("{name} {}", sparkline(view.windows)), view.share, &rate),
             Phase::Measure => {
                 let waf = view.drive.statistics().waf();
-                show(&mut self.live, name, view.share, &format!("{rate}, WAF {waf:.3}"));
+                self.live.show_share(name, view.share, &format!("{rate}, WAF {waf:.3}"));
             }
-            _ => show(&mut self.live, name, view.share, &rate),
+            _ => self.live.show_share(name, view.share, &rate),
         }
     }
 
@@ -129,12 +129,6 @@ impl Watched {
     pub fn clear(&mut self) {
         self.live.clear();
     }
-}
-
-/// One line of progress.
-pub fn show(live: &mut Live, name: &str, share: f64, rest: &str) {
-    let bar = live.palette().paint(Ink::Picture, &bar(share, 24));
-    live.show(&[format!("{name:<10} {bar} {:>3.0}%  {rest}", (share * 100.0).min(100.0))]);
 }
 
 /// How long a phase will still take, once that can be told.

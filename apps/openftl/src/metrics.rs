@@ -4,7 +4,7 @@ use crate::contender::Contender;
 use crate::figures::Latency;
 use crate::trial::Tried;
 use openftl_core::BLOCK_BYTES;
-use openftl_lab::experiments::{Cell, Table};
+use openftl_lab::figures::{Cell, Table};
 use openftl_parts::{Purpose, Statistics};
 
 /// Figures that stand in one table.

@@ -587,26 +587,6 @@ impl BlockSettings {
     }
 }
 
-/// Refuses what would not fit in this machine's memory, before it is filled.
-pub fn check_memory(bytes: u64, advice: &str) -> Result<(), Failure> {
-    match memory_available() {
-        Some(available) if bytes > available => Err(Failure::bad_input(format_args!(
-            "this drive would take about {} of memory, and {} are available",
-            ByteSize(bytes),
-            ByteSize(available)
-        ))
-        .fix(advice)),
-        _ => Ok(()),
-    }
-}
-
-/// Bytes of memory that programs may still have, where that is known.
-pub fn memory_available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -687,12 +667,5 @@ mod tests {
                 error: --drive none.toml: No such file or directory (os error 2)
                   fix: name a drive description (TOML), such as those in the `drives` folder"#]],
         );
-    }
-
-    #[test]
-    fn a_drive_larger_than_the_memory_is_refused() {
-        let error = check_memory(u64::MAX, "use less").unwrap_err().to_string();
-        assert!(error.contains("16777216.00 TiB") && error.contains("fix: use less"), "{error}");
-        check_memory(1, "").unwrap();
     }
 }

@@ -15,7 +15,6 @@ mod rows;
 use crate::cli;
 use crate::crew::{self, Stage};
 use crate::failure::Failure;
-use crate::measure::show;
 use crate::terminal::{Ink, Live, Palette, say, span};
 use plan::Plan;
 use rows::Rows;
@@ -94,7 +93,7 @@ fn show_progress(live: &mut Live, done: usize, under_way: &[(usize, Stage)], all
             format!("{done} of {all} runs, about {} left", span(left))
         }
     };
-    show(live, "sweep", done as f64 / all.max(1) as f64, &rest);
+    live.show_share("sweep", done as f64 / all.max(1) as f64, &rest);
 }
 
 impl Summary {

@@ -4,6 +4,7 @@
 //! is a plain line now and then.
 
 use crate::failure::Failure;
+use openftl_lab::picture::bar;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
@@ -188,6 +189,12 @@ impl Live {
                 stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush())
             }
         };
+    }
+
+    /// One line of progress: how much of `name` is done, and what stands behind it.
+    pub fn show_share(&mut self, name: &str, share: f64, rest: &str) {
+        let bar = self.palette().paint(Ink::Picture, &bar(share, 24));
+        self.show(&[format!("{name:<10} {bar} {:>3.0}%  {rest}", (share * 100.0).min(100.0))]);
     }
 
     /// Takes away what is shown.

@@ -4,7 +4,7 @@
 //! `cargo test --release -p openftl-sqlite --test all figures -- --nocapture` prints it.
 
 use crate::world::{Drive, SQLITE, figure, runs_here};
-use openftl_lab::order_table;
+use openftl_experiments::order_table;
 const TRANSACTIONS: u64 = 500;
 
 fn transactions() -> String {

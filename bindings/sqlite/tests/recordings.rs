@@ -6,9 +6,9 @@
 
 use crate::embedded::{Connection, Vfs, as_opened, device, format};
 use openftl_drive::page_store::PageStore;
-use openftl_lab::experiments::recorded::{FOLDER, OF_VFS, TRANSACTIONS, VfsRecording};
-use openftl_lab::order_table;
-use openftl_lab::page_trace::{PageChange, PageRecorder, PageStep, PageTrace};
+use openftl_experiments::order_table;
+use openftl_experiments::page_trace::{PageChange, PageRecorder, PageStep, PageTrace};
+use openftl_experiments::recorded::{FOLDER, OF_VFS, TRANSACTIONS, VfsRecording};
 use openftl_media::{EmulatedDevice, Profile};
 use openftl_pages::{BlockingStore, Change, PageFacts, Session, SessionId, StoreFacts, StoreFailure};
 use openftl_parts::Durability;

@@ -16,7 +16,7 @@ use crate::stack::{Room, Scratch};
 use openftl_control::{Client, Command as Operation, socket_beside};
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::Share;
-use openftl_lab::experiments::ExperimentError;
+use openftl_experiments::ExperimentError;
 use openftl_media::Profile;
 use openftl_parts::{Config, Purpose, chunks_per_pu};
 use serde_json::{Value, json};
@@ -74,6 +74,11 @@ fn mounting_fails() -> Option<String> {
 /// PATH, and where only root's leads.
 fn path() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
+}
+
+/// The program `openftl`, which this one is beside.
+fn openftl() -> Result<PathBuf, ExperimentError> {
+    Ok(std::env::current_exe().map_err(of_host)?.with_file_name("openftl"))
 }
 
 /// A program as all of them are run.
@@ -159,7 +164,7 @@ fn make_drive(scratch: &Scratch, room: Room) -> Result<(), ExperimentError> {
         capacity -= STEP;
     }
     let (capacity, over_provisioning) = (capacity.to_string(), over_provisioning.to_string());
-    let mut command = program(std::env::current_exe().map_err(of_host)?);
+    let mut command = program(openftl()?);
     command.arg("create").arg(scratch.disk()).args(["--profile", &nand]);
     command.args(["--capacity", &capacity, "--over-provisioning", &over_provisioning]);
     let output = command.output().map_err(of_host)?;
@@ -175,7 +180,7 @@ struct Server(Child);
 impl Server {
     fn start(scratch: &Scratch) -> Result<Server, ExperimentError> {
         let socket = scratch.file("nbd.sock");
-        let mut command = program(std::env::current_exe().map_err(of_host)?);
+        let mut command = program(openftl()?);
         command.arg("serve").arg(scratch.disk()).arg(format!("--nbd=unix:{}", socket.display()));
         let mut server = Server(start(command, scratch, "serve.log")?);
         wait_for("the server", || {

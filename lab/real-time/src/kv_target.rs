@@ -12,9 +12,8 @@
 use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm, VirtualClock};
-use openftl_lab::experiments::{
-    Assistant, Axis, Cell, Check, Claim, Experiment, ExperimentError, Figure, Options, Paper, Plot, Run, Series, Table,
-};
+use openftl_experiments::{Assistant, Check, Claim, Experiment, ExperimentError, Figure, Options, Paper, Run};
+use openftl_lab::figures::{Axis, Cell, Plot, Series, Table};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::target::{BlockTarget, Durability, Request, Target};
 use openftl_parts::words::Handle;

@@ -1,4 +1,4 @@
-//! Experiments that need sockets, other programs and a real clock. Those in virtual time are in `lab/src/experiments/`.
+//! Experiments that need sockets, other programs and a real clock. Those in virtual time are in `lab/experiments/`.
 //!
 //! | module | noun |
 //! |---|---|
@@ -18,7 +18,7 @@ mod ox_lightlsm;
 mod rocksdb;
 mod stack;
 
-use openftl_lab::experiments::Experiment;
+use openftl_experiments::Experiment;
 
 /// All of them.
 pub const ALL: [&Experiment; 3] = [&kv_target::EXPERIMENT, &ox_copies::EXPERIMENT, &ox_lightlsm::EXPERIMENT];

@@ -20,9 +20,8 @@ use crate::bounced::Bounced;
 use openftl_blocks::BlockFtl;
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm};
-use openftl_lab::experiments::{
-    Assistant, Axis, Cell, Check, Claim, Experiment, ExperimentError, Figure, Options, Paper, Plot, Run, Series, Table,
-};
+use openftl_experiments::{Assistant, Check, Claim, Experiment, ExperimentError, Figure, Options, Paper, Run};
+use openftl_lab::figures::{Axis, Cell, Plot, Series, Table};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme::{BlockFormat, Hints, Namespace, NamespaceKind, Nqn, SubsystemConfig, Target};
 use openftl_nvme_tcp::client::{Client, Payload};

@@ -17,9 +17,8 @@ use crate::rocksdb::{Bench, Phase, RocksDb};
 use crate::stack::{Drive, Room, Stack};
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::ByteSize;
-use openftl_lab::experiments::{
-    Assistant, Axis, Cell, Check, Claim, Experiment, ExperimentError, Figure, Options, Paper, Plot, Run, Series, Table,
-};
+use openftl_experiments::{Assistant, Check, Claim, Experiment, ExperimentError, Figure, Options, Paper, Run};
+use openftl_lab::figures::{Axis, Cell, Plot, Series, Table};
 use openftl_media::Profile;
 use openftl_tables::TablePlacement;
 

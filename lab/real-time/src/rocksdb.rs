@@ -1,7 +1,7 @@
 //! A real RocksDB, as `cargo xtask rocksdb` leaves it: its `db_bench`, as a process of its own, and what it prints.
 
 use openftl_drive::plugin::{PLUGIN, VARIABLE};
-use openftl_lab::experiments::ExperimentError;
+use openftl_experiments::ExperimentError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use crate::ext4::Ext4;
 use crate::rocksdb::{Bench, RocksDb, of_host};
 use openftl_drive::description::DriveDescription;
 use openftl_drive::table_drive::TableDrive;
-use openftl_lab::experiments::ExperimentError;
+use openftl_experiments::ExperimentError;
 use openftl_media::Profile;
 use openftl_tables::TablePlacement;
 use std::fmt;

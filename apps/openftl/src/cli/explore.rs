@@ -2,7 +2,7 @@
 
 use super::number::{positive, whole};
 use clap::Args;
-use openftl_sim::Drives;
+use clap::builder::PossibleValuesParser;
 
 const EXPLORE_EXAMPLES: &str = "\
 Examples:
@@ -17,6 +17,9 @@ short, and printed with the command that replays it. Ctrl-C ends with a report o
 
 Exit codes: 0 no history fails; 1 one does; 2 the command line is wrong.";
 
+/// Kinds of drives that histories are drawn of, as the simulator knows them.
+pub const DRIVES: [&str; 5] = ["all", "map-in-memory", "map-on-media", "zones", "pages"];
+
 #[derive(Args, Debug)]
 #[command(after_help = EXPLORE_EXAMPLES)]
 pub struct Explore {
@@ -24,8 +27,8 @@ pub struct Explore {
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0, u64::MAX), default_value_t = 0)]
     pub seed: u64,
     /// Which drives the histories are of: all (but zones and pages), map-in-memory, map-on-media, zones or pages.
-    #[arg(long, value_name = "KIND", default_value_t = Drives::All)]
-    pub drives: Drives,
+    #[arg(long, value_name = "KIND", default_value = DRIVES[0], value_parser = PossibleValuesParser::new(DRIVES), hide_possible_values = true)]
+    pub drives: String,
     /// End after so many histories.
     #[arg(long, value_name = "N", value_parser = whole::<u64>(1, u64::MAX), conflicts_with = "minutes")]
     pub runs: Option<u64>,

@@ -21,6 +21,23 @@ unless told otherwise. All others run in virtual time: the same seeds give the s
 
 Exit codes: 0 it ran, and every check holds; 1 one does not, or it came to no end; 2 there is no such experiment.";
 
+/// Experiments that there are.
+pub const EXPERIMENTS: [&str; 13] = [
+    "ox-recovery",
+    "recovery-scale",
+    "flashalloc",
+    "gc-locality",
+    "demand-mapping",
+    "zns",
+    "amf",
+    "ox-eleos",
+    "ycsb",
+    "waf-theory",
+    "kv-target",
+    "ox-copies",
+    "ox-lightlsm",
+];
+
 #[derive(Args, Debug)]
 #[command(after_help = REPRODUCE_EXAMPLES)]
 pub struct Reproduce {

@@ -7,7 +7,7 @@ use crate::metrics::GROUPS;
 use crate::provenance::{Provenance, VERSION};
 use crate::report::PURPOSES;
 use crate::trial::Tried;
-use openftl_lab::experiments::{Axis, Bar, Bars, Grid, Page, Plot, Section, Series};
+use openftl_lab::figures::{Axis, Bar, Bars, Grid, Page, Plot, Section, Series};
 use openftl_lab::outcome::Requests;
 use openftl_lab::picture::thousands;
 use openftl_lab::trial::Sample;

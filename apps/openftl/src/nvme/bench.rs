@@ -13,7 +13,6 @@ use super::transfer::check;
 use crate::cli::nvme::{NvmeBench, NvmeWorkload};
 use crate::failure::Failure;
 use crate::figures::Latency;
-use crate::measure::show;
 use crate::terminal::{Ink, Live, Palette, say};
 use clap::ValueEnum;
 use openftl_core::Nanos;
@@ -171,7 +170,7 @@ impl<'d> Load<'d> {
                 let seconds = (now - started).as_secs_f64().max(1e-9);
                 let requests = self.reads.requests + self.writes.requests;
                 let rate = thousands((requests as f64 / seconds) as u64);
-                show(&mut live, "measure", seconds / time.as_secs_f64(), &format!("{rate} commands/s"));
+                live.show_share("measure", seconds / time.as_secs_f64(), &format!("{rate} commands/s"));
             }
         }
         Ok((now - started).as_secs_f64())

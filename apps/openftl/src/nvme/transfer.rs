@@ -4,7 +4,6 @@
 use super::association::refused;
 use super::disk::Disk;
 use crate::failure::Failure;
-use crate::measure;
 use crate::terminal::Live;
 use openftl_core::units::ByteSize;
 use openftl_nvme::Status;
@@ -66,7 +65,7 @@ impl Progress {
             let seconds = self.started.elapsed().as_secs_f64().max(1e-9);
             let rest = format!("{}, {:.0} MB/s", ByteSize(self.done), self.done as f64 / seconds / 1e6);
             match self.total {
-                Some(total) => measure::show(&mut self.live, self.name, self.done as f64 / total.max(1) as f64, &rest),
+                Some(total) => self.live.show_share(self.name, self.done as f64 / total.max(1) as f64, &rest),
                 None => self.live.show(&[format!("{:<10} {rest}", self.name)]),
             }
         }

@@ -20,7 +20,7 @@ use crate::provenance::Provenance;
 use crate::small_file;
 use crate::trial::{Task, Tried};
 use openftl_core::units::Share;
-use openftl_lab::experiments::Column;
+use openftl_lab::figures::Column;
 use openftl_parts::CollectionScope;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -24,7 +24,7 @@ segment_width = 4
 max_open_segments = 8
 "#;
 
-const NEEDS: [Need; 2] = [Need::Fuse, Need::Program("fusermount3")];
+const NEEDS: [Need; 3] = [Need::Fuse, Need::Program("fusermount3"), Need::Command("alfs")];
 
 struct Volume {
     folder: tempfile::TempDir,

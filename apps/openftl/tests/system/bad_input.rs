@@ -170,7 +170,6 @@ fn wrong_words_on_the_command_line_are_named() {
         &["ten", "10%"],
     );
     check(&["serve", drive.file(), "--nbd", "somewhere"], &["nbd", "somewhere"]);
-    check(&["reproduce", "nothing"], &["nothing", "ox-recovery"]);
     check(&["serve", drive.file(), "--poll", "5s", "--nbd", "unix:/nowhere"], &["poll", "1ms"]);
     check(&["serve", drive.file(), "--timing", "later", "--nbd", "unix:/nowhere"], &["later", "instant"]);
     assert!(!std::path::Path::new(file).exists(), "a command that is refused leaves no file");

@@ -20,7 +20,7 @@
 //! contents lead somewhere is a test of `xtask/src/book.rs`.
 
 use crate::drive::openftl;
-use crate::environment::{Need, rocksdb, runs_here, sqlite_library};
+use crate::environment::{COMMANDS, Need, beside, rocksdb, runs_here, sqlite_library};
 use crate::program::Running;
 use std::fmt::Write as _;
 use std::fs;
@@ -267,6 +267,12 @@ fn check_part(page: &str, part: Part, needs: &[Need]) {
         fs::create_dir(folder).expect("a new folder");
     }
     fs::copy(openftl(), bin.join("openftl")).expect("room for the program");
+    for command in COMMANDS {
+        let program = beside(&openftl(), command);
+        if program.is_file() {
+            fs::copy(&program, bin.join(program.file_name().expect("a file"))).expect("room for the program");
+        }
+    }
     for named in ["drives", "profiles"] {
         fs::create_dir(place.join(named)).expect("a new folder");
         for entry in root().join(named).read_dir().expect("a folder of the project") {
@@ -554,7 +560,7 @@ pages! {
     flash_is_served_as_the_guide_says: "docs/guide/open-channel.md" needs [];
     zones_are_served_as_the_guide_says: "docs/guide/zones.md" needs [];
     segments_are_served_as_the_guide_says: "docs/guide/segments.md" needs [];
-    a_file_system_is_mounted_as_the_guide_says: "docs/guide/alfs.md" needs [Need::Fuse, FUSERMOUNT];
+    a_file_system_is_mounted_as_the_guide_says: "docs/guide/alfs.md" needs [Need::Fuse, FUSERMOUNT, Need::Command("alfs")];
     pages_are_kept_as_the_guide_says: "docs/guide/pages.md" needs [];
     values_are_kept_as_the_guide_says: "docs/guide/values.md" needs [REDIS_CLI];
     sqlite_keeps_databases_as_the_guide_says: "docs/guide/sqlite.md" needs [Need::Sqlite];

@@ -4,7 +4,7 @@
 //! `cargo xtask test` can list it.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// One thing that a test needs.
@@ -30,6 +30,16 @@ pub enum Need {
     Sqlite,
     /// An `openftl` with TLS.
     Tls,
+    /// The program of a command that is one of its own.
+    Command(&'static str),
+}
+
+/// The commands that are programs of their own.
+pub const COMMANDS: [&str; 3] = ["alfs", "explore", "reproduce"];
+
+/// The program of such a command.
+pub fn beside(openftl: &str, command: &str) -> PathBuf {
+    Path::new(openftl).with_file_name(format!("openftl-{command}"))
 }
 
 /// The kernel that guests boot, where there is one.
@@ -98,6 +108,11 @@ impl Need {
                 (_, None) => Some("libopenftl_sqlite.so is not built (`cargo build -p openftl-sqlite`)".to_owned()),
                 _ => None,
             },
+            Need::Command(name) => {
+                let program = beside(&crate::drive::openftl(), name);
+                (!program.is_file())
+                    .then(|| format!("{} is not built (`cargo build -p openftl-{name}-command`)", program.display()))
+            }
             Need::Tls => {
                 (!cfg!(feature = "tls")).then(|| "built without TLS (`--features openftl/tls` builds it in)".to_owned())
             }

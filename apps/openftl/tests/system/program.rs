@@ -54,6 +54,8 @@ impl Running {
         // As a root's login shell finds programs of /usr/sbin, and with messages in English.
         let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
         command.args(arguments).env("PATH", path).env("LC_ALL", "C").env("NO_COLOR", "1");
+        // For programs that cargo runs, it would build others.
+        command.env_remove("CARGO");
         command.stdin(Stdio::null()).stdout(clone(&stdout)).stderr(clone(&stderr));
         let words = command.get_args().map(|word| format!(" {}", word.to_string_lossy()));
         let line = format!("{program}{}", words.collect::<String>());

@@ -385,7 +385,8 @@ fn mounts() -> String {
     std::fs::read_to_string("/proc/mounts").expect("a list of what is mounted")
 }
 
-const OF_EXT4: [Need; 7] = [
+const OF_EXT4: [Need; 8] = [
+    Need::Command("reproduce"),
     Need::RocksDb,
     Need::Mount,
     Need::Fuse,

@@ -3,7 +3,7 @@
 use super::{BUFFER_BYTES, COMMAND_BYTES, HOST_FRAMES, PROFILE, SUBSYSTEM, Turn, cpu_seconds, of_host, queued_seconds};
 use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::FrameForm;
-use openftl_lab::experiments::ExperimentError;
+use openftl_experiments::ExperimentError;
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_nvme::{Namespace, NamespaceKind, Nqn, PageShape, Port, SubsystemConfig, Target};
 use openftl_nvme_media::uri::DriveUri;

@@ -5,7 +5,7 @@
 use super::{Linux, boots_here, serve};
 use crate::drive::Drive;
 use crate::network::Network;
-use openftl_lab::order_table;
+use openftl_experiments::order_table;
 use serde_json::Value;
 
 const TRANSACTIONS: u64 = 500;

@@ -1,0 +1,77 @@
+//! A new drive in memory and virtual time, under a load until it has settled, and what it does then: one [`Trial`].
+
+use super::ExperimentError;
+use hdrhistogram::Histogram;
+use openftl_blocks::BlockFtl;
+use openftl_core::units::Share;
+use openftl_core::{FrameForm, Nanos, VirtualClock};
+use openftl_lab::load::Load;
+use openftl_lab::trial::unwatched;
+use openftl_lab::{Binding, Limit, LoadSpec, Measured, Trial, WarmUp};
+use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_parts::{Config, chunks_per_pu};
+
+/// What is done to a drive.
+#[derive(Clone, Debug)]
+pub struct FullDrive {
+    /// The NAND.
+    pub profile: Profile,
+    /// How long it takes.
+    pub timing: Timing,
+    /// What its owner chose; payload and identity are set here.
+    pub config: Config,
+    /// What the host does.
+    pub load: LoadSpec,
+    /// What of its hints the drive is told.
+    pub binding: Binding,
+    /// Requests under way at a time.
+    pub queue_depth: usize,
+    /// The least time from one request to the next.
+    pub pace: Nanos,
+    /// Capacities that are written before anything is measured, without a pace.
+    pub warm_up: f64,
+    /// Capacities that are written while it is measured.
+    pub drive_writes: f64,
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+}
+
+/// Latencies in microseconds and the share of the requests that took no longer: a few of them, so that each can have a bar.
+#[must_use]
+pub fn percentiles(latency: &Histogram<u64>) -> Vec<(f64, f64)> {
+    const SHARES: [f64; 8] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995];
+    // A buffered write may take no time at all, which has no place on an axis of decades.
+    SHARES.iter().map(|share| (latency.value_at_quantile(*share).max(100) as f64 / 1e3, *share)).collect()
+}
+
+impl FullDrive {
+    /// Fills the drive, lets it settle, and measures.
+    ///
+    /// # Errors
+    /// If the drive cannot be made, or returns anything else than was written.
+    pub fn run(&self) -> Result<Measured, ExperimentError> {
+        let limit = Limit::BlocksWritten((self.config.capacity_blocks as f64 * self.drive_writes).round() as u64);
+        Ok(self.settled(|load| load)?.measure(limit, self.pace, &mut unwatched)?)
+    }
+
+    /// Fills the drive, and lets it settle, under what `change` makes of the load.
+    ///
+    /// # Errors
+    /// If the drive cannot be made, or does not work.
+    pub fn settled(
+        &self,
+        change: impl FnOnce(Box<dyn Load>) -> Box<dyn Load>,
+    ) -> Result<Trial<EmulatedDevice, VirtualClock>, ExperimentError> {
+        let config = Config { payload: FrameForm::Stamp, drive_id: self.seed, ..self.config.clone() };
+        let shape = self.profile.geometry(self.profile.chunks_per_pu)?;
+        let chunks = chunks_per_pu(&shape, &config, Share::percent(0))?;
+        let device = EmulatedDevice::new(self.profile.clone(), chunks, Store::Stamps, self.timing, self.seed)?;
+        let mut clock = VirtualClock::default();
+        let blocks = config.capacity_blocks;
+        let drive = BlockFtl::format(device, config, &mut clock)?;
+        let load = self.load.build(blocks, None, self.seed, &mut |_| Err(std::io::ErrorKind::Unsupported.into()))?;
+        let mut trial = Trial::new(drive, clock, change(load), self.queue_depth, self.binding);
+        trial.prepare(WarmUp::DriveWrites(self.warm_up), &mut unwatched)?;
+        Ok(trial)
+    }
+}
