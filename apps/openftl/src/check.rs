@@ -472,4 +472,20 @@ mod tests {
             ✗ unsound  disk.oftl: 1 019 blocks read and verified, 0 never written or trimmed, 0 chunks compared
         "#]].assert_eq(&page("disk.oftl", &findings, Palette::PLAIN));
     }
+
+    #[test]
+    fn a_directory_that_was_written_anew_is_not_a_rebuilt_index() {
+        let rebuilt = RepairReport {
+            damage: "change 7 of the directory cannot be read".to_owned(),
+            keys: Some(12),
+            ..RepairReport::default()
+        };
+        let findings = Findings { repaired: true, sound: true, rebuilt: Some(rebuilt), ..Findings::default() };
+        expect![[r#"
+            ✗ change 7 of the directory cannot be read
+              The directory was written anew from the 12 keys that have values.
+            ✓ sound  disk.oftl: 0 blocks read and verified, 0 never written or trimmed, 0 chunks compared
+        "#]]
+        .assert_eq(&page("disk.oftl", &findings, Palette::PLAIN));
+    }
 }

@@ -1,17 +1,17 @@
 //! Repair: the index is rebuilt from the headers of pages when the metadata of a store is lost in both copies, or contradicts itself.
 
-use crate::crash_points::devices;
 use openftl_blocks::Ftl;
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::{Media, Profile};
-use openftl_pages::StoreTarget;
-use openftl_parts::flash::chunks::Chunks;
+use openftl_pages::{Change, SessionId, StoreRequest, StoreTarget};
 use openftl_parts::journal::repair::IndexRepair;
+use openftl_parts::target::Durability;
 use openftl_parts::{Access, Config, OpenError};
+use openftl_sim::damage::{area_on_media, checkpoint_and_log, strike, written_blocks};
+use openftl_sim::devices::plain_and_paired;
 use openftl_sim::page_world::{PageWorld, Returned};
 use openftl_sim::played::Played;
 use openftl_sim::step::Moment;
-use std::collections::BTreeSet;
 
 fn new_store(profile: Profile, seed: u64) -> PageWorld {
     let config = Config { checkpoint_log_blocks: Some(8), host_frames: 256, ..Config::default() };
@@ -47,14 +47,8 @@ struct Metadata {
 impl Metadata {
     fn of(world: &mut PageWorld) -> Metadata {
         let ftl = world.ftl();
-        let superblock = ftl.block().superblock().clone();
-        let extents = superblock.checkpoint.extents().map(|extent| ChunkId(extent.chunk));
-        let checkpoint: BTreeSet<ChunkId> = extents.collect();
-        Metadata {
-            checkpoint: checkpoint.into_iter().collect(),
-            area_log: superblock.log_chunks.iter().flatten().map(|chunk| ChunkId(*chunk)).collect(),
-            log: ftl.log_chunks(),
-        }
+        let (checkpoint, area_log) = checkpoint_and_log(ftl.block());
+        Metadata { checkpoint, area_log, log: ftl.log_chunks() }
     }
 }
 
@@ -62,10 +56,8 @@ impl Metadata {
 fn area_of(world: &PageWorld) -> (Ppa, Vec<Ppa>) {
     let mut twin = world.twin();
     twin.open(Access::Inspect).unwrap();
-    let block = twin.ftl().block();
-    let blocks = u64::from(block.config().catalog_blocks);
-    let leaves = (9..blocks).filter_map(|leaf| block.place_on_media(leaf)).collect();
-    (block.place_on_media(0).expect("a store has an anchor"), leaves)
+    let area = area_on_media(twin.ftl().block());
+    (area[0].expect("a store has an anchor"), area[9..].iter().copied().flatten().collect())
 }
 
 /// Stops the store, with all its batches committed.
@@ -73,18 +65,6 @@ fn stop(world: &mut PageWorld) {
     world.abort(0);
     world.close().unwrap();
     world.sessions.clear();
-}
-
-/// Turns a bit in every block of these chunks.
-fn strike(world: &mut PageWorld, chunks: &[ChunkId]) {
-    let now = world.clock.now();
-    let mut device = world.device();
-    let geometry = *device.geometry();
-    let found = Chunks::report(&mut *device, now).unwrap();
-    for chunk in chunks {
-        let written = found.get(*chunk).expect("there is such a chunk").write_pointer;
-        (0..written).for_each(|block| device.corrupt(geometry.format().ppa(*chunk, block)).unwrap());
-    }
 }
 
 /// It cannot be opened as it is, and is repaired.
@@ -119,11 +99,11 @@ fn expect_in_use(world: &mut PageWorld) {
 
 #[test]
 fn an_index_is_rebuilt_from_headers_when_both_copies_of_the_checkpoint_of_its_area_are_lost() {
-    for (seed, profile) in (1..).zip(devices()) {
+    for (seed, profile) in (1..).zip(plain_and_paired()) {
         let mut world = in_use(profile, seed, 120);
         let checkpoint = Metadata::of(&mut world).checkpoint;
         world.power_cut_at(Moment::NOW);
-        strike(&mut world, &checkpoint);
+        strike(&world, &checkpoint);
         let (report, returned) = repaired(&mut world, "checkpoint");
         println!("{report:?}, {returned:?}");
         assert!(report.pages_known > 0 && returned.as_durable > 50, "{report:?}, {returned:?}");
@@ -135,7 +115,7 @@ fn an_index_is_rebuilt_from_headers_when_both_copies_of_the_checkpoint_of_its_ar
 /// Nothing is left but the headers, and the seals of chunks that were opened since are to be found out.
 #[test]
 fn an_index_is_rebuilt_from_headers_alone_when_all_logs_and_the_checkpoint_are_lost() {
-    for (seed, profile) in (3..).zip(devices()) {
+    for (seed, profile) in (3..).zip(plain_and_paired()) {
         let mut world = in_use(profile, seed, 120);
         let before = Metadata::of(&mut world).log;
         // What the log of pages carries is there nowhere else: a store that was stopped has no such pages.
@@ -143,7 +123,7 @@ fn an_index_is_rebuilt_from_headers_alone_when_all_logs_and_the_checkpoint_are_l
         world.clean_restart();
         let Metadata { checkpoint, area_log, log } = Metadata::of(&mut world);
         world.power_cut_at(Moment::NOW);
-        strike(&mut world, &[checkpoint, area_log, log, before].concat());
+        strike(&world, &[checkpoint, area_log, log, before].concat());
         let (report, returned) = repaired(&mut world, "all");
         println!("{report:?}, {returned:?}");
         assert_eq!((report.pages_known, report.pages_lost), (0, 0), "{report:?}");
@@ -154,7 +134,7 @@ fn an_index_is_rebuilt_from_headers_alone_when_all_logs_and_the_checkpoint_are_l
 
 #[test]
 fn an_anchor_or_a_leaf_that_is_lost_is_refused_and_rebuilt() {
-    for (seed, profile) in (5..).zip(devices()) {
+    for (seed, profile) in (5..).zip(plain_and_paired()) {
         for part in ["anchor", "leaves"] {
             let mut world = in_use(profile.clone(), seed, 90);
             stop(&mut world);
@@ -173,7 +153,7 @@ fn an_anchor_or_a_leaf_that_is_lost_is_refused_and_rebuilt() {
 
 /// A store with 40 pages, of which the middle 20 were deleted, whose anchor is lost.
 fn with_deletions(seed: u64, is_log_lost: bool) -> PageWorld {
-    let [plain, _] = devices();
+    let [plain, _] = plain_and_paired();
     let mut world = new_store(plain, seed);
     world.stage(0, 0, 40, 3, false);
     world.commit(0, true);
@@ -187,7 +167,7 @@ fn with_deletions(seed: u64, is_log_lost: bool) -> PageWorld {
     let (anchor, _) = area_of(&world);
     world.device().corrupt(anchor).unwrap();
     if is_log_lost {
-        strike(&mut world, &log);
+        strike(&world, &log);
     }
     world
 }
@@ -251,7 +231,7 @@ struct Outcomes {
 
 #[test]
 fn a_block_of_the_log_that_is_lost_is_noticed_unless_it_is_at_the_end() {
-    for (seed, profile) in (21..).zip(devices()) {
+    for (seed, profile) in (21..).zip(plain_and_paired()) {
         let mut world = with_long_log(profile, seed);
         let log = written_log(&world);
         let geometry = *world.device().geometry();
@@ -287,9 +267,72 @@ fn a_block_of_the_log_that_is_lost_is_noticed_unless_it_is_at_the_end() {
     }
 }
 
+/// What the log says before the numbers of groups that a repair skips is not forgotten by the next one.
+#[test]
+fn a_repair_that_is_begun_again_remembers_what_the_log_said() {
+    let (mut cuts, mut gone_on) = (0, 0);
+    let world = with_deletions(8, false);
+    for events in (1..).step_by(5) {
+        let mut twin = world.twin();
+        let wire = twin.wire.clone();
+        if !wire.cut_after(events, || twin.open(Access::Repair).unwrap()) {
+            break;
+        }
+        twin.power_cut_at(Moment::NOW);
+        if twin.twin().open(Access::ReadWrite).is_ok() {
+            break;
+        }
+        twin.open(Access::Repair).unwrap_or_else(|error| panic!("cut after {events}: {error}"));
+        let report = twin.ftl().block().recovery_report().repair.clone().and_then(|repair| repair.index);
+        assert!(report.is_some_and(|index| index.pages_returned == 0), "cut after {events}: {report:?}");
+        let returned = twin.adopt_repaired().unwrap_or_else(|error| panic!("cut after {events}: {error}"));
+        assert_eq!(returned.deleted, 0, "cut after {events}: {report:?}");
+        cuts += 1;
+        gone_on += u64::from(twin.ftl().log_chunks().len() > 2);
+    }
+    println!("{cuts} cuts, {gone_on} of which have log");
+    assert!(cuts > 10, "{cuts}");
+}
+
+/// Sessions in the area are newer than what the log says before its anchor.
+#[test]
+fn a_session_that_was_forgotten_before_the_anchor_and_came_again_stays() {
+    let id = SessionId([9; 16]);
+    let [plain, _] = plain_and_paired();
+    let mut world = new_store(plain, 31);
+    let commit = |world: &mut PageWorld, wsn: u64, name| {
+        let now = world.clock.now();
+        world.ftl().stage(now, name, wsn, 7 << 40 | wsn, Change::Put(&[&[7; 100]]), None).unwrap();
+        world.ask(StoreRequest::Commit { session: name, wsn, durability: Durability::Durable }).unwrap();
+    };
+    for wsn in 1..=3 {
+        let (name, last) = world.ftl().open_session(id).unwrap();
+        assert_eq!(last, 0);
+        (1..=wsn).for_each(|wsn| commit(&mut world, wsn, name));
+        let now = world.clock.now();
+        // The last one stays.
+        world.ftl().close_session(now, name, wsn < 3).unwrap();
+        world.ask(StoreRequest::Sync).unwrap();
+    }
+    let log = Metadata::of(&mut world).log;
+    stop(&mut world);
+    let (_, leaves) = area_of(&world);
+    leaves.iter().for_each(|leaf| world.device().corrupt(*leaf).unwrap());
+    let mut struck = 0;
+    for ppa in written_blocks(&world, &log) {
+        let mut twin = world.twin();
+        twin.device().corrupt(ppa).unwrap();
+        twin.open(Access::Repair).unwrap();
+        let (_, last) = twin.ftl().open_session(id).unwrap();
+        assert_eq!(last, 3, "{ppa:?}");
+        struck += 1;
+    }
+    assert!(struck > 8, "{struck}");
+}
+
 #[test]
 fn a_sound_store_has_nothing_to_rebuild() {
-    for (seed, profile) in (9..).zip(devices()) {
+    for (seed, profile) in (9..).zip(plain_and_paired()) {
         let mut world = in_use(profile, seed, 60);
         world.power_cut_at(Moment::NOW);
         world.open(Access::Repair).unwrap();
@@ -302,13 +345,13 @@ fn a_sound_store_has_nothing_to_rebuild() {
 #[test]
 fn a_repair_may_be_cut_anywhere_and_is_begun_again() {
     let (mut cuts, mut refused) = (0, 0);
-    for (seed, profile) in (11..).zip(devices()) {
+    for (seed, profile) in (11..).zip(plain_and_paired()) {
         for part in ["checkpoint", "anchor"] {
             let mut world = in_use(profile.clone(), seed, 60);
             let checkpoint = Metadata::of(&mut world).checkpoint;
             if part == "checkpoint" {
                 world.power_cut_at(Moment::NOW);
-                strike(&mut world, &checkpoint);
+                strike(&world, &checkpoint);
             } else {
                 stop(&mut world);
                 let (anchor, _) = area_of(&world);
