@@ -59,10 +59,10 @@ pub fn made_bytes(seed: u64, count: usize) -> Vec<u8> {
 type Changes = Vec<(u64, Option<Made>)>;
 
 /// Pages that a quick comparison reads: one of so many that nothing has changed for a while.
-const OLD_PAGES_READ: u64 = 16;
+const OLD_PAGES_READ: u64 = 32;
 
 /// Batches, the last ones, of which it reads all pages.
-const NEW_BATCHES: usize = 6;
+const NEW_BATCHES: usize = 4;
 
 /// A batch that was committed, or is about to be.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@
 //! 1. **Staged**: its bytes are in frames, or on media already; no read sees it. *Nothing; its room is given back.*
 //! 2. **Committed**: the map says where it is, with all others of its batch. *All of the batch or nothing, and each session has a prefix of its
 //!    batches.*
-//! 3. **Durable**: the log says so, for good. *It is there.*
+//! 3. **Durable**: the log says so, for good. *It is there*, unless the medium loses that part of the log ([`log`] says what is noticed then).
 //! 4. **Moved**: cleaning has put it elsewhere. The old place is erased when the log says so, for good. *It is there, at one place or the other.*
 //! 5. **Deleted**, or put again: as 2 and 3.
 //!

@@ -555,3 +555,59 @@ fn keep_old_log(ftl: &mut BlockFtl, pages: &mut Pages, chunks: &BTreeMap<ChunkId
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{begin_changes, end_changes, push, push_change};
+    use openftl_core::Geometry;
+
+    const SESSION: SessionId = SessionId([3; 16]);
+
+    fn group(number: u64, version: u64, records: Vec<u8>) -> (u64, FoundGroup) {
+        let format = Geometry::tiny().format();
+        let place = Place::new(format, format.chunk_id(format.pu_id(0, 0), 1), 0, 100);
+        (number, FoundGroup { number, version, sequence: version, place, records })
+    }
+
+    /// A batch that deletes these pages.
+    fn deletes(wsn: u64, lpids: &[u64]) -> Vec<u8> {
+        let mut records = Vec::new();
+        let at = begin_changes(&mut records, SESSION, wsn, 7, true);
+        lpids.iter().for_each(|lpid| push_change(&mut records, *lpid, None));
+        end_changes(&mut records, at, lpids.len() as u32);
+        records
+    }
+
+    fn left_of(groups: Vec<(u64, FoundGroup)>, anchor: u64) -> LeftOfLog {
+        let mut left = LeftOfLog::default();
+        let mut parts = Parts::new();
+        stretches(groups.into_iter().collect()).iter().for_each(|groups| left.take_stretch(groups, anchor, &mut parts));
+        left
+    }
+
+    #[test]
+    fn numbers_that_a_repair_has_skipped_are_no_gap_and_others_are_one() {
+        let far = 2 + GROUPS_SKIPPED;
+        let groups = |second| vec![group(2, 20, deletes(1, &[1, 2])), group(second, 1000, deletes(2, &[3]))];
+        let said = |second| left_of(groups(second), 0).said.into_keys().collect::<Vec<_>>();
+        assert_eq!((said(3), said(far)), (vec![1, 2, 3], vec![1, 2, 3]));
+        assert_eq!((said(4), said(far - 1)), (vec![3], vec![3]));
+        // Versions that do not grow are of groups that a power cut has left.
+        let stale = vec![group(2, 20, deletes(1, &[1])), group(3, 19, deletes(2, &[2]))];
+        assert_eq!(left_of(stale, 0).said.into_keys().collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn what_the_log_says_of_sessions_before_its_anchor_is_in_the_area_already() {
+        let mut forgotten = Vec::new();
+        push(&mut forgotten, &Record::Forgotten(SESSION));
+        let groups =
+            || vec![group(2, 20, deletes(5, &[1])), group(3, 21, forgotten.clone()), group(4, 22, deletes(1, &[2]))];
+        assert_eq!(left_of(groups(), 4).batches, [(SESSION, Some((1, 7)))]);
+        assert_eq!(left_of(groups(), 5).batches, []);
+        assert_eq!(left_of(groups(), 0).batches.len(), 3);
+        // Of pages it is the last word, wherever the anchor is.
+        assert_eq!(left_of(groups(), 5).said.len(), 2);
+    }
+}
