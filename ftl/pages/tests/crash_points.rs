@@ -31,13 +31,9 @@ const SHORT_BYTES: u64 = 12 << 10;
 
 /// Steps that a drive has behind it before its power is cut, and steps between which it is cut.
 fn play(crash_points: &mut PlayedCrashPoints, profile: Profile, seed: u64, before: u64, steps: u64) {
-    let config = Config {
-        checkpoint_log_blocks: Some(tune("T_LOG", 8)),
-        host_frames: tune("T_FRAMES", 64) as u32,
-        ..Config::default()
-    };
+    let config = Config { checkpoint_log_blocks: Some(8), host_frames: 64, ..Config::default() };
     let name = format!("{}, seed {seed}", profile.name);
-    let mut world = PageWorld::new(profile, config, tune("T_CHUNKS", 40) as u32, seed);
+    let mut world = PageWorld::new(profile, config, 40, seed);
     if !seed.is_multiple_of(LONG_PAGES) {
         world.page_bytes_max = SHORT_BYTES;
     }
@@ -58,16 +54,10 @@ fn play(crash_points: &mut PlayedCrashPoints, profile: Profile, seed: u64, befor
 
 /// Tries at least so many states, each different from the others of its drive.
 fn try_states(states_min: u64) {
-    let mut crash_points = PlayedCrashPoints::new(tune("T_CUT", 3), 200);
+    let mut crash_points = PlayedCrashPoints::new(3, 200);
     for round in 0..200 {
         for (number, profile) in (0..).zip(smallest()) {
-            play(
-                &mut crash_points,
-                profile,
-                round * 3 + number,
-                tune("T_STEP", 20) * (round % tune("T_MOD", 8)),
-                tune("T_STEPS", 12),
-            );
+            play(&mut crash_points, profile, round * 3 + number, 20 * (round % 4), 12);
         }
         if crash_points.total() >= states_min {
             break;
@@ -81,9 +71,5 @@ fn try_states(states_min: u64) {
 
 #[test]
 fn every_power_cut_leaves_whole_batches_and_all_that_are_durable() {
-    try_states(tune("T_STATES", STATES_MIN));
-}
-
-fn tune(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    try_states(STATES_MIN);
 }

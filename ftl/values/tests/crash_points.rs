@@ -34,8 +34,8 @@ fn act(world: &mut ValueWorld, step: u64) {
 /// Steps that a drive has behind it before its power is cut, and steps between which it is cut. Gives merges of the directory meanwhile.
 fn play(crash_points: &mut PlayedCrashPoints, profile: Profile, seed: u64, before: u64, steps: u64) -> u64 {
     let name = format!("{}, seed {seed}", profile.name);
-    let config = Config { host_frames: tune("T_FRAMES", 64) as u32, ..config() };
-    let mut world = ValueWorld::new(profile, config, narrow(), tune("T_CHUNKS", 44) as u32, seed);
+    let config = Config { host_frames: 64, ..config() };
+    let mut world = ValueWorld::new(profile, config, narrow(), 44, seed);
     crash_points.begin_workload();
     for step in 0..before {
         act(&mut world, seed * 31 + step);
@@ -56,16 +56,10 @@ fn play(crash_points: &mut PlayedCrashPoints, profile: Profile, seed: u64, befor
 
 /// Tries at least so many states, each different from the others of its drive.
 fn try_states(states_min: u64) {
-    let (mut crash_points, mut merges) = (PlayedCrashPoints::new(tune("T_CUT", 3), 200), 0);
+    let (mut crash_points, mut merges) = (PlayedCrashPoints::new(3, 200), 0);
     for round in 0..200 {
         for (number, profile) in (0..).zip(smallest()) {
-            merges += play(
-                &mut crash_points,
-                profile,
-                round * 3 + number,
-                tune("T_STEP", 20) * (round % tune("T_MOD", 8)),
-                tune("T_STEPS", 8),
-            );
+            merges += play(&mut crash_points, profile, round * 3 + number, 20 * (round % 8), 8);
         }
         if crash_points.total() >= states_min {
             break;
@@ -82,9 +76,5 @@ fn try_states(states_min: u64) {
 
 #[test]
 fn every_power_cut_leaves_whole_changes_all_that_are_durable_and_a_directory_that_agrees() {
-    try_states(tune("T_STATES", STATES_MIN));
-}
-
-fn tune(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    try_states(STATES_MIN);
 }
