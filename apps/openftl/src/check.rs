@@ -446,6 +446,7 @@ mod tests {
             blocks_returned: 2,
             blocks_lost: 1,
             index: None,
+            keys: None,
         };
         let findings = Findings {
             repaired: true,
