@@ -21,11 +21,11 @@ use crate::reading::OF_LOG;
 use crate::reads::Carried;
 use crate::record::{Put, Record, read_records};
 use crate::request::SessionId;
-use crate::seen_log::{Last, SeenLog};
+use crate::seen_log::{FoundBlock, FoundGroup, Last, SeenLog};
 use crate::victim::Window;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::checksum::crc32c;
-use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Clock, Frame};
+use openftl_core::{AddressFormat, ChunkId, Clock, Frame};
 use openftl_media::Completion;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
@@ -58,26 +58,6 @@ struct Replayed {
     carried: BTreeMap<u64, Carried>,
     /// Changes of batches of which the end has not come, by session, number and digest: after a power cut another batch may have the number.
     parts: BTreeMap<(SessionId, u64, u32), Vec<(u64, Put)>>,
-}
-
-/// A block of a chunk of the store.
-pub(crate) struct FoundBlock {
-    /// `None`: it cannot be read.
-    pub bytes: Option<Box<[u8; BLOCK_BYTES]>>,
-    /// When it was written.
-    pub sequence: u64,
-    /// In which grain the first page or group begins.
-    pub head: Option<u32>,
-}
-
-/// A group.
-pub(crate) struct FoundGroup {
-    pub number: u64,
-    pub version: u64,
-    /// When it was written: later than `version` says if it was written again.
-    pub sequence: u64,
-    pub place: Place,
-    pub records: Vec<u8>,
 }
 
 /// The log, as it was found.

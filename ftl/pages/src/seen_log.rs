@@ -15,10 +15,29 @@
 //! The log has one copy. What a power cut has torn and what the medium has lost look alike where nothing was written behind: that is taken for torn,
 //! unless it is more than some power cuts can tear ([`SeenLog::is_in_doubt`]).
 
-use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, Header, Kind};
-use crate::replaying::{FoundBlock, FoundGroup};
-use openftl_core::{AddressFormat, ChunkId, Geometry};
+use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, Header, Kind, Place};
+use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Geometry};
 use std::collections::BTreeMap;
+
+/// A block of a chunk of the store.
+pub(crate) struct FoundBlock {
+    /// `None`: it cannot be read.
+    pub bytes: Option<Box<[u8; BLOCK_BYTES]>>,
+    /// When it was written.
+    pub sequence: u64,
+    /// In which grain the first page or group begins.
+    pub head: Option<u32>,
+}
+
+/// A group.
+pub(crate) struct FoundGroup {
+    pub number: u64,
+    pub version: u64,
+    /// When it was written: later than `version` says if it was written again.
+    pub sequence: u64,
+    pub place: Place,
+    pub records: Vec<u8>,
+}
 
 /// Power cuts, one in the recovery from the other, whose torn blocks at the end of the log are what power cuts leave.
 const CUTS: u32 = 4;
