@@ -13,7 +13,7 @@
 //! another chunk, before anybody is let in.
 //!
 //! # What is promised if the medium loses a part of it
-//! It has one copy. A group that is missing is noticed if it can be told from one that a power cut has torn ([`crate::seen_log`]): then the drive is
+//! It has one copy. A group that is missing is noticed if it can be told from one that a power cut has torn (`seen_log`): then the drive is
 //! refused until a repair. The last groups of all cannot be told from those, as long as what is lost is not longer than power cuts tear: their
 //! batches are missing without a word, each as a whole. What is longer, and has nothing behind it, is in the recovery report and a finding of a check.
 
