@@ -33,6 +33,8 @@
 //! | [`fate`] | what a power cut leaves beyond a prefix in time |
 //! | [`crash_points`] | every state that a power cut can leave, recovered and judged |
 //! | [`played_crash_points`] | the same of drives of any kind |
+//! | [`damage`] | metadata of them that are damaged |
+//! | [`mod@devices`] | small devices that differ in what a power cut may leave |
 //! | [`played`] | what a run needs of any of them |
 //! | [`step`], [`fault`] | what may happen, and what may go wrong |
 //! | [`swarm`] | a run, drawn from a seed |
@@ -46,6 +48,8 @@ pub mod alfs;
 mod block_host;
 pub mod caught;
 pub mod crash_points;
+pub mod damage;
+pub mod devices;
 pub mod drive;
 pub mod explore;
 pub mod fate;

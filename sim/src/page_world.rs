@@ -14,8 +14,9 @@ use openftl_pages::{
 };
 use openftl_parts::target::{Durability, Target};
 use openftl_parts::{Access, Config, OpenError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
 
 /// Sessions that the host has.
 pub const SESSIONS: usize = 3;
@@ -36,25 +37,40 @@ impl Made {
     /// The bytes.
     #[must_use]
     pub fn expand(self) -> Vec<u8> {
-        let mut x = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let next = || {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            x as u8
-        };
-        std::iter::repeat_with(next).take(self.bytes).collect()
+        made_bytes(self.seed, self.bytes)
     }
 }
 
+/// So many bytes that follow from a seed, and hardly from another one.
+#[must_use]
+pub fn made_bytes(seed: u64, count: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(count.next_multiple_of(size_of::<u64>()));
+    while bytes.len() < count {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        bytes.extend_from_slice(&x.to_le_bytes());
+    }
+    bytes.truncate(count);
+    bytes
+}
+
 type Changes = Vec<(u64, Option<Made>)>;
+
+/// Pages that a quick comparison reads: one of so many that nothing has changed for a while.
+const OLD_PAGES_READ: u64 = 32;
+
+/// Batches, the last ones, of which it reads all pages.
+const NEW_BATCHES: usize = 4;
 
 /// A batch that was committed, or is about to be.
 #[derive(Clone, Debug)]
 struct Committed {
     session: usize,
     wsn: u64,
-    changes: Changes,
+    /// Models are copied for each crash point, and what was in a batch stays as it is.
+    changes: Rc<Changes>,
     is_done: bool,
     /// The drive has taken no more: it may be there, or not.
     has_failed: bool,
@@ -75,7 +91,7 @@ impl Model {
     /// Pages after so many batches of each session.
     fn pages(&self) -> BTreeMap<u64, Made> {
         let mut pages = BTreeMap::new();
-        for (lpid, made) in self.history.iter().flat_map(|batch| &batch.changes) {
+        for (lpid, made) in self.history.iter().flat_map(|batch| batch.changes.iter()) {
             match made {
                 Some(made) => _ = pages.insert(*lpid, *made),
                 None => _ = pages.remove(lpid),
@@ -97,10 +113,14 @@ pub struct PageWorld {
     /// What is known of the store. Crash points keep the one of their moment.
     pub model: Model,
     under_way: Vec<(u64, Errand)>,
+    /// Pages that are made up have no more bytes, if the drive takes as many.
+    pub page_bytes_max: u64,
     /// The open sessions.
     pub sessions: Vec<Session>,
     /// What is staged of the next batch of each session.
     staged: [Changes; SESSIONS],
+    /// The drive is compared quickly, with such a number.
+    quickly: Option<u64>,
     /// Of each page all that was ever put, and the seeds of what was made up when it was deleted, whether committed or not.
     ever: BTreeMap<u64, (Vec<Made>, Vec<u64>)>,
 }
@@ -170,7 +190,16 @@ impl PageWorld {
 
     fn of(rig: Rig<PageFtl<Wire>>, model: Model) -> PageWorld {
         let staged = Default::default();
-        PageWorld { rig, model, under_way: Vec::new(), sessions: Vec::new(), staged, ever: BTreeMap::new() }
+        PageWorld {
+            rig,
+            model,
+            under_way: Vec::new(),
+            page_bytes_max: u64::MAX,
+            sessions: Vec::new(),
+            staged,
+            quickly: None,
+            ever: BTreeMap::new(),
+        }
     }
 
     /// The world after a power cut, with the drive not opened yet.
@@ -204,7 +233,7 @@ impl PageWorld {
     /// Adds changes of pages to the next batch of a session: of `count` pages that follow from `pick`, with bytes that follow from `size`. Gives
     /// whether there was room for all.
     pub fn stage(&mut self, session: usize, pick: u64, count: u64, size: u64, deletes: bool) -> bool {
-        let most = self.ftl().page_bytes_max() as u64;
+        let most = self.page_bytes_max.min(self.ftl().page_bytes_max() as u64);
         for number in pick..pick + count {
             // Some numbers follow each other, some have gaps.
             let page = number % PAGES;
@@ -257,7 +286,7 @@ impl PageWorld {
         let (now, name) = (self.clock.now(), self.sessions[session]);
         match self.ftl().submit(now, tag, StoreRequest::Commit { session: name, wsn, durability }) {
             Ok(()) => {
-                let changes = std::mem::take(&mut self.staged[session]);
+                let changes = Rc::new(std::mem::take(&mut self.staged[session]));
                 self.model.last[session] = wsn;
                 self.model.history.push(Committed {
                     session,
@@ -309,28 +338,29 @@ impl PageWorld {
         assert!(is_read_only && self.is_worn_out(), "{error}: {}", self.ftl().describe());
     }
 
+    /// Reads these pages and compares them: all, or those that may have changed lately and some others.
+    fn verify(&mut self, mut pages: BTreeMap<u64, Made>) {
+        if let Some(number) = self.quickly {
+            let new = self.model.history.iter().rev().take(NEW_BATCHES);
+            let new: BTreeSet<u64> = new.flat_map(|batch| batch.changes.iter().map(|(lpid, _)| *lpid)).collect();
+            let is_read = |lpid: &u64| new.contains(lpid) || (lpid + number).is_multiple_of(OLD_PAGES_READ);
+            pages.retain(|lpid, _| is_read(lpid));
+        }
+        for (lpid, made) in pages {
+            self.read(lpid, 0, Some(made));
+            if self.under_way.len() > 8 {
+                self.settle();
+            }
+        }
+        self.settle();
+    }
+
     /// Begins a request, and waits for its end, while nothing else is under way.
     ///
     /// # Errors
     /// As of the request.
-    ///
-    /// # Panics
-    /// If it never ends.
     pub fn ask(&mut self, request: StoreRequest<'_>) -> Result<Option<PageFacts>, StoreError> {
-        let tag = self.next_tag();
-        let now = self.clock.now();
-        self.ftl().submit(now, tag, request)?;
-        let mut done = Vec::new();
-        loop {
-            let now = self.clock.now();
-            self.ftl().poll(now, &mut done);
-            if let Some(done) = done.iter().find(|done| done.tag == tag) {
-                return done.result;
-            }
-            let due = self.ftl().next_due();
-            let due = due.unwrap_or_else(|| panic!("nothing is due: {}", self.rig.ftl().describe()));
-            self.clock.wait_until(due);
-        }
+        self.rig.ask(|ftl, now, tag| ftl.submit(now, tag, request), |done: &StoreDone| (done.tag, done.result))
     }
 
     /// Reads the first bytes of a page, or all of it.
@@ -395,12 +425,18 @@ impl PageWorld {
         self.model.history = (0..SESSIONS)
             .map(|session| {
                 let own = |(lpid, _): &(&u64, &Made)| **lpid >> 32 == session as u64;
-                let changes = found.iter().filter(own).map(|(lpid, made)| (*lpid, Some(*made))).collect();
+                let changes = found.iter().filter(own).map(|(lpid, made)| (*lpid, Some(*made)));
+                let changes = Rc::new(changes.collect());
                 let wsn = last[session];
                 Committed { session, wsn, changes, is_done: true, has_failed: false, is_durable: true }
             })
             .collect();
         Ok(returned)
+    }
+
+    /// The medium may have lost batches, each as a whole and all behind it: nothing was promised.
+    pub fn forget_promises(&mut self) {
+        self.model.history.iter_mut().for_each(|batch| batch.is_durable = false);
     }
 
     /// Closes the drive and opens it again, with no session open.
@@ -429,6 +465,13 @@ impl Cut for PageWorld {
 
     fn left_by(&self, crash_point: CrashPoint, model: &Model) -> PageWorld {
         self.after_cut(crash_point, model.clone())
+    }
+
+    fn recover_quickly(&mut self, number: u64) -> Result<(), String> {
+        self.quickly = Some(number);
+        let recovered = self.recover();
+        self.quickly = None;
+        recovered
     }
 
     fn work_and_close(&mut self) {
@@ -577,8 +620,8 @@ impl Played for PageWorld {
         self.model.history.retain(|batch| batch.wsn <= last[batch.session]);
         self.model.history.iter_mut().for_each(|batch| batch.is_durable = true);
         self.model.last.copy_from_slice(&last);
-        let expected: Vec<(u64, u32)> =
-            self.model.pages().into_iter().map(|(lpid, made)| (lpid, made.bytes as u32)).collect();
+        let pages = self.model.pages();
+        let expected: Vec<(u64, u32)> = pages.iter().map(|(lpid, made)| (*lpid, made.bytes as u32)).collect();
         let found = self.ftl().list(0, usize::MAX);
         if found != expected {
             let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
@@ -588,7 +631,7 @@ impl Played for PageWorld {
                 expected.len()
             ));
         }
-        self.verify_all();
+        self.verify(pages);
         Ok(())
     }
 
@@ -607,13 +650,7 @@ impl Played for PageWorld {
     }
 
     fn verify_all(&mut self) {
-        for (lpid, made) in self.model.pages() {
-            self.read(lpid, 0, Some(made));
-            if self.under_way.len() > 8 {
-                self.settle();
-            }
-        }
-        self.settle();
+        self.verify(self.model.pages());
     }
 
     fn is_damaged(&self) -> bool {

@@ -2,7 +2,7 @@
 //! one can leave it during these recoveries.
 //!
 //! A copy of the device is cut, so what comes before is played once. States are counted once, however often a history comes to them; each is judged
-//! by what was promised then.
+//! by what was promised then, quickly: what a recovery may have changed is compared in each, and a part of the rest that is another one each time.
 
 use crate::caught::caught;
 use crate::fate::States;
@@ -18,6 +18,13 @@ pub trait Cut: Played {
 
     /// The world after a power cut, with the drive not opened yet and this model.
     fn left_by(&self, crash_point: CrashPoint, model: &Self::Model) -> Self;
+
+    /// Recovers as [`Played::recover`] does, and compares what differs from state to state; of the rest what the number of the state says, so that
+    /// others compare the others.
+    ///
+    /// # Errors
+    /// What contradicts the model.
+    fn recover_quickly(&mut self, number: u64) -> Result<(), String>;
 
     /// A drive that was recovered works, and is closed.
     fn work_and_close(&mut self);
@@ -95,7 +102,8 @@ impl PlayedCrashPoints {
             if is_cut {
                 left.rig().wire.watch();
             }
-            recovered(&mut left).map_err(|error| format!("{name}: {error}"))?;
+            let number = self.cuts;
+            recovered(|| left.recover_quickly(number)).map_err(|error| format!("{name}: {error}"))?;
             let within = left.rig().wire.crash_points();
             left.rig().wire.ignore();
             if is_new {
@@ -109,7 +117,8 @@ impl PlayedCrashPoints {
                 self.states += crash_point.states;
                 let name = format!("{name}, then recovery {}", describe(&crash_point));
                 let mut left = world.left_by(crash_point, model);
-                recovered(&mut left).map_err(|error| format!("{name}: {error}"))?;
+                let number = self.recovery_cuts;
+                recovered(|| left.recover_quickly(number)).map_err(|error| format!("{name}: {error}"))?;
                 self.go_on(&mut left, self.recovery_cuts).map_err(|error| format!("{name}, and then: {error}"))?;
             }
         }
@@ -125,8 +134,8 @@ impl PlayedCrashPoints {
     }
 }
 
-fn recovered<W: Cut>(left: &mut W) -> Result<(), String> {
-    caught(|| left.recover()).unwrap_or_else(|panic| Err(panic.to_string()))
+fn recovered(recover: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    caught(recover).unwrap_or_else(|panic| Err(panic.to_string()))
 }
 
 fn describe(crash_point: &CrashPoint) -> String {

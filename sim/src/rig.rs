@@ -161,6 +161,34 @@ impl<F: Ftl<Media = Wire> + Target> Rig<F> {
         self.ftl().block().vitals().expect("a block FTL has them").progress
     }
 
+    /// Submits a request with a tag of its own, and waits for its end while nothing else is under way. `answer` says whose end something is, and what
+    /// came of it.
+    ///
+    /// # Errors
+    /// As of the request.
+    ///
+    /// # Panics
+    /// If it never ends.
+    pub fn ask<R, E>(
+        &mut self,
+        submit: impl FnOnce(&mut F, Time, u64) -> Result<(), E>,
+        answer: impl Fn(&F::Done) -> (u64, Result<R, E>),
+    ) -> Result<R, E> {
+        let (tag, now) = (self.next_tag(), self.clock.now());
+        submit(self.ftl(), now, tag)?;
+        let mut done = Vec::new();
+        loop {
+            let now = self.clock.now();
+            self.ftl().poll(now, &mut done);
+            if let Some((_, result)) = done.iter().map(&answer).find(|(other, _)| *other == tag) {
+                return result;
+            }
+            let due = self.ftl().next_due();
+            let due = due.unwrap_or_else(|| panic!("nothing is due: {}", self.ftl().describe()));
+            self.clock.wait_until(due);
+        }
+    }
+
     /// Lets the drive work once, when something is due until then. `None`: nothing is.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Debian's source package ──▶ sqlite3.c ─┬─▶ speedtest1, testfixture ─── databases ──▶ store of pages, new for each run
-//!   this project ──▶ libopenftl_sqlite.so ─┘
+//!   this project ──▶ libopenftl_sqlite.so ─┴─▶ mptest, in several processes ──▶ server ──▶ the same
 //! ```
 //!
 //! The programs have the VFS as their default. `bindings/sqlite/tests/suite/scripts.txt` says of each script of the suite whether it runs, and why
@@ -14,7 +14,7 @@ use crate::setup;
 use crate::shell;
 use crate::steps::{Outcome, Steps};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 /// Programs that the builds need, and the Debian packages that hold them.
 const PROGRAMS: [(&str, &str); 4] = [("cc", "gcc"), ("make", "make"), ("tclsh", "tcl"), ("dpkg-source", "dpkg-dev")];
@@ -46,6 +46,11 @@ timing = \"instant\"
 kind = \"pages\"
 ";
 
+/// Scripts of `mptest`, and with which journal each of them runs. `config01` is for SQLite's own VFS alone, and `config02` is these two again and again,
+/// for each size of pages, which takes too long.
+const MPTEST: [(&str, &str); 4] =
+    [("multiwrite01", "delete"), ("multiwrite01", "wal"), ("crash01", "delete"), ("crash01", "wal")];
+
 /// The suites, as all of a run.
 pub fn command() -> ExitCode {
     let mut steps = Steps::new("sqlite");
@@ -73,9 +78,7 @@ pub fn run(steps: &mut Steps, target: &Path) {
         return;
     }
     steps.run("speedtest1", || Outcome::of(suite.speedtest1()));
-    steps.run("mptest", || {
-        Outcome::LeftOut("each of its clients is a process, and a store in a file is open in one process".to_owned())
-    });
+    steps.run("mptest", || Outcome::of(suite.mptest()));
     steps.run("SQLite's scripts", || Outcome::of(scripts::run(&suite)));
 }
 
@@ -124,7 +127,7 @@ fn sources(folder: &Path) -> Result<PathBuf, Outcome> {
         command.arg("-q").arg("-o").arg("Dir::Etc::sourcelist=/dev/null").arg("-o");
         command.arg(format!("Dir::Etc::sourceparts={}", parts.display())).arg("-o");
         command.arg(format!("Dir::State::lists={}", lists.display())).args(arguments).current_dir(folder);
-        shell::run(command.stdin(std::process::Stdio::null()))
+        shell::run(command.stdin(Stdio::null()))
     };
     if entries == 0 {
         return Err(Outcome::LeftOut("apt-get has no sources here: SQLite's suites come from Debian".to_owned()));
@@ -195,6 +198,12 @@ impl Suite {
             compiler.arg(self.source.join("test/speedtest1.c")).arg(FIXTURE).args(self.libraries().split(' '));
             shell::run(compiler.current_dir(&self.build))?;
         }
+        if is_new || !self.build.join("mptest").is_file() {
+            let mut compiler = Command::new("cc");
+            compiler.args(["-O2", "-DSQLITE_EXTRA_INIT=openftl_extra_init", "-I.", "-o", "mptest"]);
+            compiler.arg(self.source.join("mptest/mptest.c")).arg(FIXTURE).args(self.libraries().split(' '));
+            shell::run(compiler.current_dir(&self.build))?;
+        }
         if is_new || !self.build.join("testfixture").is_file() {
             let flags = self.fixture_flags()?;
             let mut make = Command::new("make");
@@ -256,6 +265,34 @@ impl Suite {
                 return Err("the database is a file of the host, and not in the store".to_owned());
             }
             std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        Ok(())
+    }
+
+    /// SQLite's test of several processes on one database. They share a store that a server has; some of them die in the middle of a transaction.
+    fn mptest(&self) -> Result<(), String> {
+        for (script, journal) in MPTEST {
+            let RunStore { folder, .. } = self.store(&format!("mptest-{script}-{journal}"))?;
+            let broken = |error: std::io::Error| format!("{}: {error}", folder.display());
+            let log = folder.join("out");
+            // In a path of the build there may be anything.
+            let clients = "OPENFTL_STORE=$OPENFTL_URI OPENFTL_SQLITE_DEFAULT=1 exec \"$MPTEST\" many.db \
+                           --journalmode \"$JOURNAL\" --timeout 600000 \"$SCRIPT\" > out 2>&1";
+            let mut command = Command::new(self.release.join("openftl"));
+            command.args(["serve", "store.oftl", "--nvme-tcp", "127.0.0.1:0", "--run", clients]).current_dir(&folder);
+            command.env("MPTEST", self.build.join("mptest")).env("JOURNAL", journal);
+            command.env("SCRIPT", self.source.join("mptest").join(format!("{script}.test")));
+            let status = command.stdin(Stdio::null()).stderr(Stdio::null()).status().map_err(broken)?;
+            let text = String::from_utf8_lossy(&std::fs::read(&log).map_err(broken)?).into_owned();
+            let summary = text.lines().rev().find(|line| line.contains("errors out of")).unwrap_or("no summary");
+            println!("{script}, {journal}: {summary}");
+            if !status.success() || !summary.contains(" 0 errors out of") {
+                return Err(format!("{script} with {journal}: {status}, {summary}; {}", log.display()));
+            }
+            if folder.join("many.db").exists() {
+                return Err("the database is a file of the host, and not in the store".to_owned());
+            }
+            std::fs::remove_dir_all(&folder).map_err(broken)?;
         }
         Ok(())
     }

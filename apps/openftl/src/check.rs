@@ -301,13 +301,16 @@ fn page(name: &str, findings: &Findings, palette: Palette) -> String {
 }
 
 fn write_rebuilt(text: &mut String, rebuilt: &RepairReport, palette: Palette) {
-    let RepairReport { damage, blocks_known, blocks_rebuilt, blocks_returned, blocks_lost, .. } = rebuilt;
+    let RepairReport { damage, blocks_known, blocks_rebuilt, blocks_returned, blocks_lost, keys, .. } = rebuilt;
     _ = writeln!(text, "{} {damage}", palette.paint(Ink::Bad, "✗"));
     if let Some(index) = &rebuilt.index {
         write_index(text, index, rebuilt.media_blocks_unreadable);
     }
+    if let Some(keys) = keys {
+        _ = writeln!(text, "  The directory was written anew from the {} keys that have values.", thousands(*keys));
+    }
     // Of a store of pages these are blocks of its index, which is rebuilt from the pages.
-    if rebuilt.index.is_some() {
+    if rebuilt.index.is_some() || keys.is_some() {
         return;
     }
     _ = writeln!(
@@ -337,9 +340,9 @@ fn write_rebuilt(text: &mut String, rebuilt: &RepairReport, palette: Palette) {
     }
 }
 
-/// How well the index of a store of pages, and the directory of a key-value drive, were rebuilt.
+/// How well the index of a store of pages was rebuilt.
 fn write_index(text: &mut String, index: &IndexRepair, blocks_unreadable: u64) {
-    let IndexRepair { pages_known, pages_rebuilt, pages_returned, pages_lost, keys } = index;
+    let IndexRepair { pages_known, pages_rebuilt, pages_returned, pages_lost } = index;
     _ = writeln!(
         text,
         "  The index of pages was rebuilt: {} pages are as the log says, {} as their newest versions on the media, {} are lost.",
@@ -353,9 +356,6 @@ fn write_index(text: &mut String, index: &IndexRepair, blocks_unreadable: u64) {
             "  {} of them were nowhere as far as the old index goes: pages that were deleted may be back.",
             thousands(*pages_returned)
         );
-    }
-    if let Some(keys) = keys {
-        _ = writeln!(text, "  The directory was written anew from the {} keys that have values.", thousands(*keys));
     }
     if *pages_rebuilt > 0 {
         _ = writeln!(text, "  Batches that were under way or not durable may be there in part.");
@@ -446,6 +446,7 @@ mod tests {
             blocks_returned: 2,
             blocks_lost: 1,
             index: None,
+            keys: None,
         };
         let findings = Findings {
             repaired: true,
@@ -471,5 +472,21 @@ mod tests {
             ✗ logical block 7 cannot be read
             ✗ unsound  disk.oftl: 1 019 blocks read and verified, 0 never written or trimmed, 0 chunks compared
         "#]].assert_eq(&page("disk.oftl", &findings, Palette::PLAIN));
+    }
+
+    #[test]
+    fn a_directory_that_was_written_anew_is_not_a_rebuilt_index() {
+        let rebuilt = RepairReport {
+            damage: "change 7 of the directory cannot be read".to_owned(),
+            keys: Some(12),
+            ..RepairReport::default()
+        };
+        let findings = Findings { repaired: true, sound: true, rebuilt: Some(rebuilt), ..Findings::default() };
+        expect![[r#"
+            ✗ change 7 of the directory cannot be read
+              The directory was written anew from the 12 keys that have values.
+            ✓ sound  disk.oftl: 0 blocks read and verified, 0 never written or trimmed, 0 chunks compared
+        "#]]
+        .assert_eq(&page("disk.oftl", &findings, Palette::PLAIN));
     }
 }

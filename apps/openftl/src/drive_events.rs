@@ -137,6 +137,9 @@ fn steps(name: &str, report: &RecoveryReport) {
     for step in &report.steps {
         debug!(target: "drive", drive = name, step = step.name, us = step.time.0 / 1000, found = step.found, "recovery step");
     }
+    if let Some(doubt) = &report.doubt {
+        warn!(target: "drive", drive = name, "{doubt}");
+    }
 }
 
 /// A drive is closed.

@@ -194,6 +194,11 @@ impl BlockFtl {
         &mut self.recovery.repair
     }
 
+    /// What may be missing of what a tenant keeps in chunks of its own, which it has found when the drive was opened.
+    pub fn doubt_mut(&mut self) -> &mut Option<String> {
+        &mut self.recovery.doubt
+    }
+
     /// What each chunk is used for and how many of its blocks are valid, in address order.
     pub fn chunk_uses(&self) -> impl Iterator<Item = (ChunkId, ChunkUse, u32)> + '_ {
         let chunks = &self.flash.chunks;

@@ -458,6 +458,8 @@ impl BlockFtl {
             self.journal.begin_checkpoint(&mut self.flash, self.buffer.committed());
         }
         self.forget_notifications();
+        // A tenant may have been found already.
+        steps.report.doubt = self.recovery.doubt.take();
         self.recovery = steps.report;
         if self.config.catalog_blocks == 0 {
             self.note_missing_room(tenant);

@@ -52,6 +52,9 @@ impl PageFtl {
             report.pages_lost += 1;
             report.add(format!("page {lpid} cannot be read from the medium"));
         }
+        if let Some(doubt) = &self.ftl.recovery_report().doubt {
+            report.add(doubt.clone());
+        }
         report.pages = self.pages();
         Ok(report)
     }

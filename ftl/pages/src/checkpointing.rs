@@ -106,6 +106,7 @@ impl PageFtl {
         }
         let tail = self.pages.log.head;
         let anchor = Anchor {
+            durable: self.pages.log.next_group,
             group: self.pages.log.next_group,
             version: self.pages.next_version,
             capacity_grains: self.pages.capacity_grains,
@@ -198,6 +199,8 @@ impl PageFtl {
     fn write_as_anchor(&mut self, anchor: Anchor) -> Option<u64> {
         let frame = self.ftl.flash.frames.acquire(FrameForm::Bytes)?;
         self.pages.take_spares(&mut self.ftl.flash);
+        let durable = self.pages.log.durable_before(self.pages.durable).max(anchor.durable);
+        let anchor = Anchor { durable, ..anchor };
         let chunks = self.pages.log.chunks(self.ftl.flash.format, anchor.group);
         anchor.write(&chunks, self.ftl.flash.frames.bytes_mut(frame));
         let write = self.write_area(0, &[frame])?;

@@ -4,13 +4,13 @@ use crate::checkpointing::Checkpoint;
 use crate::drive::PageFtl;
 use crate::finding;
 use crate::pages::Pages;
-use crate::place::{OWN_BYTES_MAX, PAGE_BYTES_MAX};
+use crate::place::{OWN_BYTES_MAX, PAGE_BYTES_MAX, Place};
 use crate::repairing;
 use crate::replaying::lost;
 use crate::sizing::{LEAST, page_bytes_max, pages_for};
 use crate::tenancy::note;
 use openftl_blocks::{BlockFtl, CheckReport, Ftl};
-use openftl_core::{ChunkId, Clock, Geometry};
+use openftl_core::{ChunkId, Clock, Geometry, Ppa};
 use openftl_media::{ChunkState, Media};
 use openftl_parts::config::Config;
 use openftl_parts::flash::chunks::Chunks;
@@ -223,15 +223,23 @@ impl PageFtl {
         self.checkpoint_now(clock)
     }
 
-    /// Says that the index is being rebuilt, for an FTL composed of this that rebuilds something of its own.
+    /// Says that the directory of keys is being rebuilt, for an FTL composed of this that keeps one in pages. Where the index is being rebuilt, too, that
+    /// is said already, and both begin again if power goes.
     ///
     /// # Errors
     /// If that cannot be written.
-    pub fn begin_repair(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
-        if self.ftl.read_only_reason().is_some() || repairing::is_rebuilding(&self.ftl) {
+    pub fn begin_repair_of_keys(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
+        let is_said = repairing::is_rebuilding(&self.ftl) || self.is_rebuilding_keys();
+        if self.ftl.read_only_reason().is_some() || is_said {
             return Ok(());
         }
-        repairing::mark(&mut self.ftl, &mut self.pages, true, clock)
+        repairing::mark(&mut self.ftl, &mut self.pages, TenantNote::REBUILDING_KEYS, clock)
+    }
+
+    /// Whether the directory of keys was being rebuilt when the drive was left.
+    #[must_use]
+    pub fn is_rebuilding_keys(&self) -> bool {
+        repairing::is_rebuilding_keys(&self.ftl)
     }
 
     /// Ends a repair, if there is one: what it has written counts from now on.
@@ -239,10 +247,11 @@ impl PageFtl {
     /// # Errors
     /// If that cannot be written.
     pub fn end_repair(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
-        if self.ftl.read_only_reason().is_some() || !repairing::is_rebuilding(&self.ftl) {
+        let is_rebuilding = repairing::is_rebuilding(&self.ftl) || self.is_rebuilding_keys();
+        if self.ftl.read_only_reason().is_some() || !is_rebuilding {
             return Ok(());
         }
-        repairing::mark(&mut self.ftl, &mut self.pages, false, clock)?;
+        repairing::mark(&mut self.ftl, &mut self.pages, 0, clock)?;
         for chunk in std::mem::take(&mut self.pages.old_log) {
             self.pages.chunks.get_mut(&chunk).expect("it was kept").live = 0;
             self.pages.doom_if_empty(&mut self.ftl.flash, chunk);
@@ -255,6 +264,14 @@ impl PageFtl {
     #[must_use]
     pub fn log_chunks(&self) -> Vec<ChunkId> {
         self.pages.log.chunks(self.ftl.flash.format, self.pages.anchor.group)
+    }
+
+    /// Blocks of the groups of the log that are needed, group by group: for the same.
+    #[must_use]
+    pub fn log_places(&self) -> Vec<Vec<Ppa>> {
+        let format = self.ftl.flash.format;
+        let blocks = |place: Place| place.blocks(format).map(move |block| format.ppa(place.chunk(format), block));
+        self.pages.log.placed.iter().map(|placed| blocks(placed.place).collect()).collect()
     }
 
     /// How the drive was repaired, for an FTL composed of this that adds to it.

@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | 0, the anchor | 0-3 | `OXPA` |
 //! | | 4-5 | version 2 |
+//! | | 8-15 | number of the first group that was not on media for good when this was written, or 0 |
 //! | | 16-23 | number of the oldest group of the log that is needed |
 //! | | 24-31 | a version that no page has, nor will one have a smaller one |
 //! | | 32-39 | grains that pages may take |
@@ -84,6 +85,8 @@ impl Layout {
 /// What the anchor says.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Anchor {
+    /// All groups before this one were on media for good when it was written; 0: nothing is said of any.
+    pub durable: u64,
     /// The number of the oldest group that is needed.
     pub group: u64,
     /// No page has this version, nor will one have a smaller one.
@@ -98,7 +101,7 @@ impl Anchor {
         block.fill(0);
         block[..4].copy_from_slice(&MAGIC);
         block[4..6].copy_from_slice(&VERSION.to_le_bytes());
-        let words = [0, self.group, self.version, self.capacity_grains];
+        let words = [self.durable, self.group, self.version, self.capacity_grains];
         for (bytes, word) in block[8..].chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
@@ -117,8 +120,7 @@ impl Anchor {
         let mut words =
             block[8..].chunks_exact(8).map(|word| u64::from_le_bytes(*word.first_chunk().expect("8 bytes")));
         let mut next = || words.next().expect("a block has 511 words");
-        next();
-        let anchor = Anchor { group: next(), version: next(), capacity_grains: next() };
+        let anchor = Anchor { durable: next(), group: next(), version: next(), capacity_grains: next() };
         let mut halves =
             block[40..].chunks_exact(4).map(|half| u32::from_le_bytes(*half.first_chunk().expect("4 bytes")));
         let count = halves.next().expect("a block has more") as usize;
@@ -133,7 +135,7 @@ mod tests {
 
     #[test]
     fn an_anchor_is_read_as_it_was_written() {
-        let anchor = Anchor { group: 7, version: 9, capacity_grains: 11 };
+        let anchor = Anchor { durable: 8, group: 7, version: 9, capacity_grains: 11 };
         let mut block = [1; BLOCK_BYTES];
         let chunks: Vec<ChunkId> = (7..7 + LOG_CHUNKS_MAX as u32).map(ChunkId).collect();
         for chunks in [&chunks[..0], &chunks[..3], &chunks] {

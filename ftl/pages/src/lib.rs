@@ -17,7 +17,7 @@
 //! 1. **Staged**: its bytes are in frames, or on media already; no read sees it. *Nothing; its room is given back.*
 //! 2. **Committed**: the map says where it is, with all others of its batch. *All of the batch or nothing, and each session has a prefix of its
 //!    batches.*
-//! 3. **Durable**: the log says so, for good. *It is there.*
+//! 3. **Durable**: the log says so, for good. *It is there*, unless the medium loses that part of the log ([`log`] says what is noticed then).
 //! 4. **Moved**: cleaning has put it elsewhere. The old place is erased when the log says so, for good. *It is there, at one place or the other.*
 //! 5. **Deleted**, or put again: as 2 and 3.
 //!
@@ -48,7 +48,9 @@
 //! | `logging` | from the queue to the log |
 //! | `checkpointing` | from the log to the leaves |
 //! | `finding`, `replaying` | what is found of pages when a drive is opened, and of the log |
+//! | `seen_log` | what else is seen of the log, and what that says of a group that is missing |
 //! | `repairing` | the index, rebuilt from the headers of pages |
+//! | `last_word` | which of log and media is right about a page then |
 //! | `facts` | what an FTL composed of it may know without reading |
 //! | `sizing` | how many bytes there is room for |
 //! | `ftl` | the drive as one of many: made, opened, verified, stopped |
@@ -69,6 +71,7 @@ mod finding;
 mod ftl;
 mod heat;
 pub mod index;
+mod last_word;
 pub mod layout;
 pub mod leaf;
 pub mod log;
@@ -84,6 +87,7 @@ pub mod record;
 mod repairing;
 mod replaying;
 pub mod request;
+mod seen_log;
 pub mod session;
 mod sizing;
 mod tenancy;

@@ -11,6 +11,11 @@
 //!
 //! What is found after a power cut in the last chunk is not durable by that: it may have been readable that one time. So it is written *again*, to
 //! another chunk, before anybody is let in.
+//!
+//! # What is promised if the medium loses a part of it
+//! It has one copy. A group that is missing is noticed if it can be told from one that a power cut has torn (`seen_log`): then the drive is
+//! refused until a repair. The last groups of all cannot be told from those, as long as what is lost is not longer than power cuts tear: their
+//! batches are missing without a word, each as a whole. What is longer, and has nothing behind it, is in the recovery report and a finding of a check.
 
 use crate::place::Place;
 use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId};
@@ -191,6 +196,17 @@ impl Log {
         self.again.is_empty() && self.left.is_empty() && self.placed.iter().all(|placed| placed.is_programmed)
     }
 
+    /// The number of the first group that may not be on media for good, with all mutations up to `durable` flushed; 0: nothing is known of any.
+    #[must_use]
+    pub fn durable_before(&self, durable: u64) -> u64 {
+        if !self.again.is_empty() || !self.left.is_empty() {
+            // What was found after a power cut may have been readable that one time.
+            return 0;
+        }
+        let is_missing = |placed: &&Placed| !placed.is_programmed || placed.last > durable;
+        self.placed.iter().find(is_missing).map_or(self.next_group, |placed| placed.number)
+    }
+
     /// A group survives a power cut. Returns the last mutation of which all does.
     pub fn programmed(&mut self, number: u64) -> Option<u64> {
         self.get_mut(number).expect("a group in flight is needed").is_programmed = true;
@@ -256,7 +272,9 @@ mod tests {
         log.place(format, 16, 3, place(1, 0, 5));
         log.place(format, 16, 4, place(1, 5, 5));
         assert_eq!((log.head, log.is_long(), log.has_room(5, 16)), (10, false, true));
+        assert_eq!(log.durable_before(9), 1);
         assert_eq!((log.programmed(2), log.programmed(1)), (None, Some(4)));
+        assert_eq!((log.durable_before(9), log.durable_before(3), log.durable_before(2)), (3, 2, 1));
         assert_eq!(log.last_in_flight(), None);
         // Six blocks are left in the chunk.
         log.place(format, 16, 5, place(3, 0, 7));
@@ -278,7 +296,9 @@ mod tests {
         let mut log = Log::new(64, 1 << 20);
         log.found(VecDeque::from([placed(7, 2, 14), placed(8, 5, 0)]), 9);
         log.found_in(&[(chunk(2), 14, 16), (chunk(5), 0, 4)], 16);
-        assert_eq!((log.tail, log.head, log.next_group), (14, 20, 9));
+        assert_eq!((log.tail, log.head, log.next_group, log.durable_before(0)), (14, 20, 9, 9));
+        log.again.push_back((8, 1, Vec::new()));
+        assert_eq!(log.durable_before(0), 0);
         let next = Place::new(format, chunk(5), 4 * 64, 100);
         log.place(format, 16, 1, next);
         assert_eq!((log.head, log.last_in_flight()), (21, Some(next)));

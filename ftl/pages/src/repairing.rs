@@ -2,19 +2,11 @@
 //!
 //! A page has its number and its version in the header before it, and a version is greater for what was put later, whatever the page. So the newest
 //! version of each page is known without the index. What is not known from the pages alone is which of them were deleted, and which are of batches
-//! that were never committed. What is left of the log says that of the pages that it names, as far as no group of it is missing behind:
+//! that were never committed. What is left of the log says that of the pages that it names, as far as no group of it is missing behind
+//! ([`crate::last_word`]).
 //!
-//! | what is left of the log says last | on the media | then |
-//! |---|---|---|
-//! | it is at a place | that place has it | that place |
-//! | it is at a place | that place cannot be read | lost: an error until it is put or deleted |
-//! | it is deleted | any version, or none | there is none |
-//! | its bytes | | these bytes |
-//! | nothing | any version | the newest: a page that was deleted may be back |
-//! | nothing, and the old index has it | none | lost |
-//!
-//! Where a block behind the last group cannot be read, that may have been another group: then what the log says of a page does not count if the
-//! media have something newer.
+//! Where something behind the last group cannot be read, or another one shows that a group is lost ([`crate::seen_log`]), what the log says of a page
+//! before that is in doubt. A repair that was cut off has gone on with numbers far behind the others: no group is missing there.
 //!
 //! # Seals
 //! If the log is lost that says with which seal a chunk was opened, most of its blocks have one in common ([`openftl_parts::journal::repair`]).
@@ -31,6 +23,7 @@
 use crate::error::expect_length;
 use crate::finding::{is_mapped, live_chunks, session_blocks, take_chunks};
 use crate::index::Index;
+use crate::last_word::{AtPlace, Evidence, Fate, Said, Word};
 use crate::layout::Anchor;
 use crate::leaf::Leaf;
 use crate::log::Log;
@@ -40,40 +33,44 @@ use crate::place::{Kind, Place, grains_of};
 use crate::placing::is_of;
 use crate::reads::Carried;
 use crate::record::{Put, Record, read_records};
-use crate::replaying::{FoundBlock, FoundGroup, READ_BLOCKS, for_each_in, groups_in, read_chunk, read_window};
+use crate::replaying::{READ_BLOCKS, for_each_in, groups_in, read_chunk, read_window};
 use crate::request::SessionId;
+use crate::seen_log::{FoundBlock, FoundGroup, GROUPS_SKIPPED, Last, SeenLog};
 use crate::session::Sessions;
 use crate::sizing::capacity_grains;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Clock};
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::shares::FoundChunk;
-use openftl_parts::journal::repair::{IndexRepair, RepairReport};
+use openftl_parts::journal::repair::{IndexRepair, RepairReport, common_salt};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::words::{Access, TenantNote};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Versions, and numbers of groups, that a repair skips: what cannot be read may have had greater ones than all that can.
+/// Versions that a repair skips: what cannot be read may have had greater ones than all that can.
 const VERSIONS_SKIPPED: u64 = 1 << 24;
-const GROUPS_SKIPPED: u64 = 1 << 20;
 
 /// Whether the superblock says that the index is being rebuilt.
 pub(crate) fn is_rebuilding(ftl: &BlockFtl) -> bool {
-    ftl.journal.superblock.current().tenant.more & TenantNote::REBUILDING != 0
+    notes(ftl) & TenantNote::REBUILDING != 0
 }
 
-/// Has the superblock say whether the index is being rebuilt, and waits for that.
+/// Whether it says that the directory of keys is.
+pub(crate) fn is_rebuilding_keys(ftl: &BlockFtl) -> bool {
+    notes(ftl) & TenantNote::REBUILDING_KEYS != 0
+}
+
+fn notes(ftl: &BlockFtl) -> u8 {
+    ftl.journal.superblock.current().tenant.more
+}
+
+/// Has the superblock say what is being rebuilt, and waits for that: one of the notes for it, or 0 for nothing.
 ///
 /// # Errors
 /// If it cannot be written.
-pub(crate) fn mark(
-    ftl: &mut BlockFtl,
-    pages: &mut Pages,
-    is_rebuilding: bool,
-    clock: &mut dyn Clock,
-) -> Result<(), OpenError> {
+pub(crate) fn mark(ftl: &mut BlockFtl, pages: &mut Pages, rebuilt: u8, clock: &mut dyn Clock) -> Result<(), OpenError> {
     let note = &mut ftl.journal.superblock.current_mut().tenant.more;
-    *note = if is_rebuilding { *note | TenantNote::REBUILDING } else { *note & !TenantNote::REBUILDING };
+    *note = *note & !(TenantNote::REBUILDING | TenantNote::REBUILDING_KEYS) | rebuilt;
     let sequence = ftl.journal.request_superblock(&mut ftl.flash);
     let is_durable = |ftl: &BlockFtl| ftl.journal.superblock.durable() >= sequence;
     ftl.run(clock, pages, |ftl| is_durable(ftl) || !ftl.flash.may_program())?;
@@ -146,16 +143,6 @@ impl LeftInArea {
     }
 }
 
-/// The last word of the log on a page.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Word {
-    At(Place),
-    Carried(u64, Vec<u8>),
-    /// Before what has this version, or a greater one, was put.
-    Deleted(u64),
-    Lost,
-}
-
 /// Changes of batches of which the end has not come, by session, number and digest.
 type Parts = BTreeMap<(SessionId, u64, u32), Vec<(u64, Put)>>;
 
@@ -163,46 +150,73 @@ type Parts = BTreeMap<(SessionId, u64, u32), Vec<(u64, Put)>>;
 #[derive(Default)]
 struct LeftOfLog {
     chunks: BTreeMap<ChunkId, FoundChunk>,
-    words: BTreeMap<u64, Word>,
+    said: BTreeMap<u64, Said>,
     /// Pages that it has with their bytes, where that is not the last word.
     carried: BTreeMap<u64, (u64, Vec<u8>)>,
     /// Sessions, with their last batches and what tells these from others, in the order of the log; `None`: the session was forgotten.
     batches: Vec<(SessionId, Option<(u64, u32)>)>,
-    /// Something behind the last group cannot be read.
-    is_in_doubt: bool,
     last_group: u64,
     last_version: u64,
 }
 
-/// Drops groups that a power cut has left behind one that it has torn, and those that it had left so before: versions only grow from group to group,
-/// and a chunk is begun when all of the one before it is on media.
-fn drop_what_was_never_durable(format: AddressFormat, groups: &mut BTreeMap<u64, FoundGroup>) {
-    let mut version = 0;
-    groups.retain(|_, group| {
-        version = version.max(group.version);
-        group.version == version
-    });
-    let begins = groups.iter().rfind(|(_, group)| group.place.grain(format) == 0);
-    let Some(mut last) = begins.or(groups.first_key_value()).map(|(number, _)| *number) else { return };
-    while groups.contains_key(&(last + 1)) {
-        last += 1;
+/// Groups between which a repair may have skipped numbers, and no other did.
+type Stretch = BTreeMap<u64, FoundGroup>;
+
+/// Groups whose versions grow, in stretches: what a power cut has left behind one that it has torn does not grow once the log has gone on.
+fn stretches(groups: BTreeMap<u64, FoundGroup>) -> Vec<Stretch> {
+    let (mut stretches, mut last): (Vec<Stretch>, Option<(u64, u64)>) = (Vec::new(), None);
+    for (number, group) in groups {
+        if last.is_some_and(|(_, version)| group.version < version) {
+            continue;
+        }
+        if last.is_none_or(|(before, _)| number - before >= GROUPS_SKIPPED) {
+            stretches.push(Stretch::new());
+        }
+        last = Some((number, group.version));
+        stretches.last_mut().expect("there is one").insert(number, group);
     }
-    groups.split_off(&(last + 1));
+    stretches
+}
+
+/// Drops groups that a power cut has left behind one that it has torn. All before `durable` were on media for good. Gives whether something may be
+/// missing behind the last group that is left.
+fn drop_what_was_never_durable(format: AddressFormat, groups: &mut Stretch, seen: &SeenLog, durable: u64) -> bool {
+    let Some(mut at) = groups.first_key_value().map(|(number, _)| *number) else { return false };
+    loop {
+        while groups.contains_key(&(at + 1)) {
+            at += 1;
+        }
+        let last = Last::of(format, &groups[&at]);
+        let is_named = (at + 2..at + GROUPS_SKIPPED).contains(&durable);
+        let is_lost = is_named || seen.shows(at + 1, last).is_some();
+        match groups.range(at + 1..).next() {
+            Some((next, _)) if is_lost => at = *next,
+            _ => {
+                groups.split_off(&(at + 1));
+                let is_unread = last.end.is_some_and(|end| seen.unreadable_from(end) > 0);
+                return is_lost || is_unread || seen.has_unknown_chunk();
+            }
+        }
+    }
 }
 
 impl LeftOfLog {
-    fn read(ftl: &mut BlockFtl, pages: &mut Pages, clock: &mut dyn Clock) -> Result<LeftOfLog, OpenError> {
+    fn read(
+        ftl: &mut BlockFtl,
+        pages: &mut Pages,
+        anchor: Anchor,
+        clock: &mut dyn Clock,
+    ) -> Result<LeftOfLog, OpenError> {
         let found: Vec<(ChunkId, FoundChunk)> = pages.coming_and_going.found().collect();
-        let mut left = LeftOfLog::default();
+        let format = ftl.flash.format;
+        let (mut left, mut seen) = (LeftOfLog::default(), SeenLog::new(&ftl.flash.geometry));
         let mut groups: BTreeMap<u64, FoundGroup> = BTreeMap::new();
-        // Of each chunk of the log: blocks that cannot be read.
-        let mut unreadable: BTreeMap<ChunkId, Vec<u32>> = BTreeMap::new();
         for (chunk, found) in found {
             let Some(blocks) = read_chunk(ftl, pages, chunk, found.write_pointer, clock)? else { continue };
             left.chunks.insert(chunk, found);
-            let lost = (0..).zip(&blocks).filter(|(_, known)| known.bytes.is_none()).map(|(block, _)| block);
-            unreadable.insert(chunk, lost.collect());
-            for group in groups_in(&ftl.flash, chunk, &blocks) {
+            let of_chunk = groups_in(&ftl.flash, chunk, &blocks);
+            seen.add(format, chunk, &blocks, &of_chunk);
+            for group in of_chunk {
                 let is_newer = groups
                     .get(&group.number)
                     .is_none_or(|other| (other.version, other.sequence) < (group.version, group.sequence));
@@ -213,22 +227,57 @@ impl LeftOfLog {
             }
         }
         left.last_group = groups.last_key_value().map_or(0, |(number, _)| *number);
-        drop_what_was_never_durable(ftl.flash.format, &mut groups);
-        let Some((last, group)) = groups.last_key_value() else { return Ok(left) };
-        let end = group.place.blocks(ftl.flash.format).end;
-        let behind = &unreadable[&group.place.chunk(ftl.flash.format)];
-        left.is_in_doubt = behind.iter().any(|block| *block >= end);
+        let mut parts = Parts::new();
+        for mut groups in stretches(groups) {
+            let is_in_doubt = drop_what_was_never_durable(format, &mut groups, &seen, anchor.durable);
+            left.take_stretch(&groups, anchor.group, &mut parts);
+            if is_in_doubt {
+                left.said.values_mut().for_each(|said| said.is_in_doubt = true);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Takes groups. What they say of sessions is in the area if they are before group `anchor`.
+    fn take_stretch(&mut self, groups: &Stretch, anchor: u64, parts: &mut Parts) {
+        let Some((last, _)) = groups.last_key_value() else { return };
         // Behind the last group that is missing.
         let mut first = *last;
         while groups.contains_key(&(first - 1)) {
             first -= 1;
         }
-        let mut parts = Parts::new();
-        for (number, group) in groups {
-            let records = read_records(&group.records).unwrap_or_default();
-            records.into_iter().for_each(|record| left.take(record, group.version, number >= first, &mut parts));
+        if groups.keys().next() != Some(&first) {
+            // What was said before that is not the last word.
+            for (lpid, Said { word, .. }) in std::mem::take(&mut self.said) {
+                self.take_bytes(lpid, word);
+            }
         }
-        Ok(left)
+        for (number, group) in groups {
+            for record in read_records(&group.records).unwrap_or_default() {
+                let is_of_session = matches!(record, Record::Changes { .. } | Record::Forgotten(_));
+                if is_of_session && *number >= anchor {
+                    self.take_session(&record);
+                }
+                self.take(record, group.version, *number >= first, parts);
+            }
+        }
+    }
+
+    /// Bytes that a part of the log has behind which something is missing are a version as those on media are.
+    fn take_bytes(&mut self, lpid: u64, word: Word) {
+        if let Word::Carried(version, bytes) = word {
+            self.carried.insert(lpid, (version, bytes));
+        }
+    }
+
+    fn take_session(&mut self, record: &Record) {
+        match record {
+            Record::Changes { session, wsn, digest, is_last: true, .. } => {
+                self.batches.push((*session, Some((*wsn, *digest))));
+            }
+            Record::Forgotten(session) => self.batches.push((*session, None)),
+            _ => {}
+        }
     }
 
     /// A record of a group with this version. What it says of pages is the last word only if it `counts`.
@@ -240,34 +289,41 @@ impl LeftOfLog {
                 if !is_last {
                     return;
                 }
-                self.batches.push((session, Some((wsn, digest))));
                 for (lpid, put) in parts.remove(&(session, wsn, digest)).expect("it was just added to") {
                     let word = match put {
                         Put::At(place) => Word::At(place),
-                        Put::Deleted => Word::Deleted(version),
+                        Put::Deleted => Word::Deleted,
                         Put::Carried { version, bytes } => Word::Carried(version, bytes),
                     };
-                    // Bytes that a part of the log has behind which something is missing are a version as those on media are.
                     if counts {
-                        self.words.insert(lpid, word);
-                    } else if let Word::Carried(version, bytes) = word {
-                        self.carried.insert(lpid, (version, bytes));
+                        self.said.insert(lpid, Said { word, version, is_in_doubt: false });
+                    } else {
+                        self.take_bytes(lpid, word);
                     }
                 }
             }
-            Record::Moved { lpid, from, to } if counts => {
-                if self.words.get(&lpid).is_some_and(|word| *word == Word::At(from)) {
-                    self.words.insert(lpid, Word::At(to));
-                }
-            }
-            Record::Lost { lpid, from } if counts => {
-                if self.words.get(&lpid).is_some_and(|word| *word == Word::At(from)) {
-                    self.words.insert(lpid, Word::Lost);
-                }
-            }
-            Record::Forgotten(session) => self.batches.push((session, None)),
-            Record::Moved { .. } | Record::Lost { .. } | Record::Opened { .. } => {}
+            Record::Moved { lpid, from, to } if counts => self.change(lpid, from, Word::At(to)),
+            Record::Lost { lpid, from } if counts => self.change(lpid, from, Word::Lost),
+            Record::Moved { .. } | Record::Lost { .. } | Record::Forgotten(_) | Record::Opened { .. } => {}
         }
+    }
+
+    /// A page that is at `from` is not there any more.
+    fn change(&mut self, lpid: u64, from: Place, word: Word) {
+        if let Some(said) = self.said.get_mut(&lpid).filter(|said| said.word == Word::At(from)) {
+            said.word = word;
+        }
+    }
+
+    /// Places that it has the last word on, by their chunks.
+    fn places(&self, format: AddressFormat) -> BTreeMap<ChunkId, Vec<(u64, Place)>> {
+        let mut places: BTreeMap<ChunkId, Vec<(u64, Place)>> = BTreeMap::new();
+        for (lpid, said) in &self.said {
+            if let Word::At(place) = said.word {
+                places.entry(place.chunk(format)).or_default().push((*lpid, place));
+            }
+        }
+        places
     }
 }
 
@@ -276,8 +332,8 @@ impl LeftOfLog {
 struct Versions {
     /// The newest version of each page, and where it is.
     newest: BTreeMap<u64, (u64, Place)>,
-    /// Versions of pages that are where the log says.
-    confirmed: BTreeMap<u64, u64>,
+    /// What is at places that the log says.
+    at_places: BTreeMap<u64, AtPlace>,
     unreadable: u64,
     last_version: u64,
 }
@@ -290,21 +346,26 @@ impl Versions {
         clock: &mut dyn Clock,
     ) -> Result<Versions, OpenError> {
         let mut versions = Versions::default();
+        let places = log.places(ftl.flash.format);
         let found: Vec<(ChunkId, FoundChunk)> = pages.coming_and_going.found().collect();
         for (chunk, found) in found.into_iter().filter(|(chunk, _)| !log.chunks.contains_key(chunk)) {
             let blocks = read_sealed(ftl, pages, chunk, found.write_pointer, clock)?;
             let format = ftl.flash.format;
             // One of which not a single block can be read was being erased.
+            let of_log = places.get(&chunk).map_or(&[][..], Vec::as_slice);
             if blocks.iter().any(|known| known.bytes.is_some()) {
                 versions.unreadable += blocks.iter().filter(|known| known.bytes.is_none()).count() as u64;
+                let is_lost = |block: u32| blocks.get(block as usize).is_some_and(|known| known.bytes.is_none());
+                let damaged = of_log.iter().filter(|(_, place)| place.blocks(format).any(is_lost));
+                versions.at_places.extend(damaged.map(|(lpid, _)| (*lpid, AtPlace::Damaged)));
             }
             let sequences = blocks.iter().map(|known| known.sequence);
             versions.last_version = sequences.fold(versions.last_version, u64::max);
             for_each_in(&blocks, Kind::Page, |header, grain, _| {
                 let place = Place::new(format, chunk, grain, header.bytes);
                 versions.last_version = versions.last_version.max(header.version);
-                if log.words.get(&header.lpid) == Some(&Word::At(place)) {
-                    versions.confirmed.insert(header.lpid, header.version);
+                if of_log.binary_search(&(header.lpid, place)).is_ok() {
+                    versions.at_places.insert(header.lpid, AtPlace::Confirmed(header.version));
                 }
                 let newest = versions.newest.entry(header.lpid).or_insert((header.version, place));
                 if header.version > newest.0 {
@@ -345,9 +406,7 @@ fn read_sealed(
         }
         pages.keep_frames(&mut ftl.flash);
     }
-    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
-    salts.iter().flatten().flatten().for_each(|salt| *counts.entry(*salt).or_default() += 1);
-    let common = counts.into_iter().max_by_key(|(_, count)| *count).map(|(salt, _)| salt);
+    let common = common_salt(salts.iter().flatten().flatten().copied()).map(|(salt, _)| salt);
     // What a page says is verified by its own CRC32C, so one block alone may say what the seal is.
     let common = common.filter(|_| !is_known);
     if let Some(salt) = common {
@@ -374,14 +433,13 @@ pub(crate) fn rebuild(
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
     if ftl.read_only_reason().is_none() && !is_rebuilding(ftl) {
-        mark(ftl, pages, true, clock)?;
+        mark(ftl, pages, TenantNote::REBUILDING, clock)?;
     }
     let area = LeftInArea::read(ftl, pages, clock)?;
-    let mut log = LeftOfLog::read(ftl, pages, clock)?;
+    let anchor = area.anchor.unwrap_or_default();
+    let mut log = LeftOfLog::read(ftl, pages, anchor, clock)?;
     let versions = Versions::read(ftl, pages, &log, clock)?;
-    let mut report = IndexRepair::default();
-    let words = std::mem::take(&mut log.words);
-    compose(pages, words, &log.carried, &area.index, &versions, log.is_in_doubt, &mut report)?;
+    let report = compose(pages, &mut log, &area.index, &versions)?;
     pages.sessions = area.sessions;
     for (session, batch) in std::mem::take(&mut log.batches) {
         match batch {
@@ -394,7 +452,6 @@ pub(crate) fn rebuild(
             }
         }
     }
-    let anchor = area.anchor.unwrap_or_default();
     let chunks: u32 = (0..ftl.flash.geometry.groups).map(|group| ftl.flash.provisioning.tenant_share(group)).sum();
     let share = ftl.config().over_provisioning;
     pages.capacity_grains = match anchor.capacity_grains {
@@ -404,8 +461,9 @@ pub(crate) fn rebuild(
     pages.next_version = versions.last_version.max(log.last_version).max(anchor.version) + VERSIONS_SKIPPED;
     pages.log = Log::new(pages.layout.log_blocks, pages.page_bytes_max);
     pages.log.next_group = log.last_group.max(anchor.group) + GROUPS_SKIPPED;
-    let (group, version) = (pages.log.next_group, pages.next_version);
-    pages.anchor = Anchor { group, version, capacity_grains: pages.capacity_grains };
+    // Until all is written that the new index is made of, sessions of the area lack what the old log says since the old anchor.
+    let version = pages.next_version;
+    pages.anchor = Anchor { durable: 0, group: anchor.group, version, capacity_grains: pages.capacity_grains };
     let live = live_chunks(ftl, pages)?;
     take_chunks(ftl, pages, live, Access::Repair);
     keep_old_log(ftl, pages, &log.chunks);
@@ -420,74 +478,44 @@ pub(crate) fn rebuild(
 }
 
 /// Says of each page where it is.
-fn compose(
-    pages: &mut Pages,
-    mut words: BTreeMap<u64, Word>,
-    carried: &BTreeMap<u64, (u64, Vec<u8>)>,
-    old: &Index,
-    versions: &Versions,
-    is_in_doubt: bool,
-    report: &mut IndexRepair,
-) -> Result<(), OpenError> {
+fn compose(pages: &mut Pages, log: &mut LeftOfLog, old: &Index, versions: &Versions) -> Result<IndexRepair, OpenError> {
     (pages.index, pages.carried) = (Index::new(pages.layout.slots), BTreeMap::new());
+    let mut report = IndexRepair::default();
     let named: BTreeSet<u64> = versions
         .newest
         .keys()
-        .chain(words.keys())
-        .chain(carried.keys())
+        .chain(log.said.keys())
+        .chain(log.carried.keys())
         .copied()
         .chain(old.pages_from(0).map(|(lpid, _)| lpid))
         .collect();
     for lpid in named {
-        let newest = versions.newest.get(&lpid).copied();
-        let newer = |than: u64| newest.filter(|(version, _)| *version > than).map(|(_, place)| place);
-        let word = words.remove(&lpid);
-        let is_word = word.is_some();
-        let only_carried = carried.get(&lpid).filter(|(version, _)| newest.is_none_or(|(newest, _)| newest < *version));
-        let word = word.or_else(|| only_carried.map(|(version, bytes)| Word::Carried(*version, bytes.clone())));
-        let (place, is_known) = match word {
-            Some(Word::At(place)) => match versions.confirmed.get(&lpid) {
-                None => (Some(Place::LOST), true),
-                Some(version) => match newer(*version).filter(|_| is_in_doubt) {
-                    Some(newer) => (Some(newer), false),
-                    None => (Some(place), true),
-                },
-            },
-            Some(Word::Carried(version, bytes)) => {
-                let in_unit = newest.filter(|(other, _)| *other == version).map(|(_, place)| place);
-                match (newer(version).filter(|_| is_in_doubt), in_unit) {
-                    (Some(newer), _) => (Some(newer), false),
-                    (None, Some(place)) => (Some(place), true),
-                    (None, None) => {
-                        let length = expect_length(lpid, bytes.len(), pages.page_bytes_max);
-                        if let Ok(length) = length {
-                            pages.live_grains += u64::from(grains_of(length));
-                            pages.carried.insert(lpid, Carried { version, bytes });
-                        }
-                        report.pages_known += u64::from(is_word);
-                        report.pages_rebuilt += u64::from(!is_word);
-                        report.pages_returned += u64::from(!is_word && old.get(lpid).is_none());
-                        continue;
-                    }
-                }
-            }
-            Some(Word::Deleted(version)) => (newer(version).filter(|_| is_in_doubt), false),
-            Some(Word::Lost) => (Some(Place::LOST), true),
-            None => match newest {
-                Some((_, place)) => {
-                    report.pages_returned += u64::from(old.get(lpid).is_none());
-                    (Some(place), false)
-                }
-                None => (Some(Place::LOST), false),
-            },
+        let said = log.said.remove(&lpid);
+        let evidence = Evidence {
+            said: said.as_ref(),
+            at_place: versions.at_places.get(&lpid).copied().unwrap_or_default(),
+            newest: versions.newest.get(&lpid).copied(),
+            carried: log.carried.get(&lpid).map(|(version, _)| *version),
         };
-        let Some(place) = place else { continue };
-        match place {
-            Place::LOST => report.pages_lost += 1,
-            _ if is_known => report.pages_known += 1,
-            _ => report.pages_rebuilt += 1,
+        let fate = evidence.fate();
+        match fate {
+            Fate::Known(_) | Fate::KnownBytes => report.pages_known += 1,
+            Fate::Rebuilt(_) | Fate::RebuiltBytes => report.pages_rebuilt += 1,
+            Fate::Lost => report.pages_lost += 1,
+            Fate::Gone => {}
         }
-        pages.index.set(lpid, Some(place));
+        let is_rebuilt = matches!(fate, Fate::Rebuilt(_) | Fate::RebuiltBytes);
+        report.pages_returned += u64::from(is_rebuilt && said.is_none() && old.get(lpid).is_none());
+        match (fate, said.map(|said| said.word)) {
+            (Fate::Known(place) | Fate::Rebuilt(place), _) => _ = pages.index.set(lpid, Some(place)),
+            (Fate::Lost, _) => _ = pages.index.set(lpid, Some(Place::LOST)),
+            (Fate::Gone, _) => {}
+            (Fate::KnownBytes, Some(Word::Carried(version, bytes))) => pages.carry_found(lpid, version, bytes),
+            (Fate::KnownBytes | Fate::RebuiltBytes, _) => {
+                let (version, bytes) = log.carried.remove(&lpid).expect("the log has its bytes");
+                pages.carry_found(lpid, version, bytes);
+            }
+        }
     }
     if !pages.index.fits() {
         let text = format!(
@@ -496,7 +524,18 @@ fn compose(
         );
         return Err(OpenError::Tenant { text, is_lost: false });
     }
-    Ok(())
+    Ok(report)
+}
+
+impl Pages {
+    /// The log has this page with its bytes.
+    fn carry_found(&mut self, lpid: u64, version: u64, bytes: Vec<u8>) {
+        // What no page of this drive can be is none.
+        if let Ok(length) = expect_length(lpid, bytes.len(), self.page_bytes_max) {
+            self.live_grains += u64::from(grains_of(length));
+            self.carried.insert(lpid, Carried { version, bytes });
+        }
+    }
 }
 
 /// Chunks of the old log stay until the new index is on media: what they say of pages is needed if the repair is cut off.
@@ -514,5 +553,61 @@ fn keep_old_log(ftl: &mut BlockFtl, pages: &mut Pages, chunks: &BTreeMap<ChunkId
             let slot = pages.add_open(OpenChunk::new(*chunk, open, Stream::Log, found.write_pointer));
             pages.fill_up(&mut ftl.flash, slot);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{begin_changes, end_changes, push, push_change};
+    use openftl_core::Geometry;
+
+    const SESSION: SessionId = SessionId([3; 16]);
+
+    fn group(number: u64, version: u64, records: Vec<u8>) -> (u64, FoundGroup) {
+        let format = Geometry::tiny().format();
+        let place = Place::new(format, format.chunk_id(format.pu_id(0, 0), 1), 0, 100);
+        (number, FoundGroup { number, version, sequence: version, place, records })
+    }
+
+    /// A batch that deletes these pages.
+    fn deletes(wsn: u64, lpids: &[u64]) -> Vec<u8> {
+        let mut records = Vec::new();
+        let at = begin_changes(&mut records, SESSION, wsn, 7, true);
+        lpids.iter().for_each(|lpid| push_change(&mut records, *lpid, None));
+        end_changes(&mut records, at, lpids.len() as u32);
+        records
+    }
+
+    fn left_of(groups: Vec<(u64, FoundGroup)>, anchor: u64) -> LeftOfLog {
+        let mut left = LeftOfLog::default();
+        let mut parts = Parts::new();
+        stretches(groups.into_iter().collect()).iter().for_each(|groups| left.take_stretch(groups, anchor, &mut parts));
+        left
+    }
+
+    #[test]
+    fn numbers_that_a_repair_has_skipped_are_no_gap_and_others_are_one() {
+        let far = 2 + GROUPS_SKIPPED;
+        let groups = |second| vec![group(2, 20, deletes(1, &[1, 2])), group(second, 1000, deletes(2, &[3]))];
+        let said = |second| left_of(groups(second), 0).said.into_keys().collect::<Vec<_>>();
+        assert_eq!((said(3), said(far)), (vec![1, 2, 3], vec![1, 2, 3]));
+        assert_eq!((said(4), said(far - 1)), (vec![3], vec![3]));
+        // Versions that do not grow are of groups that a power cut has left.
+        let stale = vec![group(2, 20, deletes(1, &[1])), group(3, 19, deletes(2, &[2]))];
+        assert_eq!(left_of(stale, 0).said.into_keys().collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn what_the_log_says_of_sessions_before_its_anchor_is_in_the_area_already() {
+        let mut forgotten = Vec::new();
+        push(&mut forgotten, &Record::Forgotten(SESSION));
+        let groups =
+            || vec![group(2, 20, deletes(5, &[1])), group(3, 21, forgotten.clone()), group(4, 22, deletes(1, &[2]))];
+        assert_eq!(left_of(groups(), 4).batches, [(SESSION, Some((1, 7)))]);
+        assert_eq!(left_of(groups(), 5).batches, []);
+        assert_eq!(left_of(groups(), 0).batches.len(), 3);
+        // Of pages it is the last word, wherever the anchor is.
+        assert_eq!(left_of(groups(), 5).said.len(), 2);
     }
 }

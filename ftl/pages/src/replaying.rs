@@ -6,6 +6,7 @@
 //!
 //! Of chunks that the anchor names some may be something else by now: those that the log did not need any more.
 //!
+//! A group that was on media for good, and is not found, is an error as far as it is noticed ([`crate::seen_log`]); the rest of this is about others.
 //! What a power cut has torn is no group, for its CRC32C does not agree. One behind it may be whole, on a device whose pages damage each other: it was
 //! never durable, and does not count. Neither does it later: what is written from then on has greater versions than all that was found, and versions
 //! only grow from group to group.
@@ -20,10 +21,11 @@ use crate::reading::OF_LOG;
 use crate::reads::Carried;
 use crate::record::{Put, Record, read_records};
 use crate::request::SessionId;
+use crate::seen_log::{FoundBlock, FoundGroup, Last, SeenLog};
 use crate::victim::Window;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::checksum::crc32c;
-use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Clock, Frame};
+use openftl_core::{AddressFormat, ChunkId, Clock, Frame};
 use openftl_media::Completion;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
@@ -56,26 +58,6 @@ struct Replayed {
     carried: BTreeMap<u64, Carried>,
     /// Changes of batches of which the end has not come, by session, number and digest: after a power cut another batch may have the number.
     parts: BTreeMap<(SessionId, u64, u32), Vec<(u64, Put)>>,
-}
-
-/// A block of a chunk of the store.
-pub(crate) struct FoundBlock {
-    /// `None`: it cannot be read.
-    pub bytes: Option<Box<[u8; BLOCK_BYTES]>>,
-    /// When it was written.
-    pub sequence: u64,
-    /// In which grain the first page or group begins.
-    pub head: Option<u32>,
-}
-
-/// A group.
-pub(crate) struct FoundGroup {
-    pub number: u64,
-    pub version: u64,
-    /// When it was written: later than `version` says if it was written again.
-    pub sequence: u64,
-    pub place: Place,
-    pub records: Vec<u8>,
 }
 
 /// The log, as it was found.
@@ -223,12 +205,15 @@ pub(crate) fn read(
 ) -> Result<FoundLog, OpenError> {
     let found: Vec<(ChunkId, FoundChunk)> =
         pages.coming_and_going.found().filter(|(chunk, _)| named.contains(chunk)).collect();
+    let format = ftl.flash.format;
+    let mut seen = SeenLog::new(&ftl.flash.geometry);
     let mut groups: BTreeMap<u64, Vec<FoundGroup>> = BTreeMap::new();
     // Of chunks that can be written on, the one that was written last.
     let mut open: Option<((u64, u64), ChunkId)> = None;
     for (chunk, found) in found {
         let Some(blocks) = read_chunk(ftl, pages, chunk, found.write_pointer, clock)? else { continue };
         let of_chunk = groups_in(&ftl.flash, chunk, &blocks);
+        seen.add(format, chunk, &blocks, &of_chunk);
         let last = of_chunk.last().map(|group| (group.version, group.number));
         open = open.max(last.filter(|_| found.is_open).map(|last| (last, chunk)));
         for group in of_chunk {
@@ -240,15 +225,16 @@ pub(crate) fn read(
     }
     let mut replayed = Replayed::default();
     let (mut placed, mut versions) = (VecDeque::new(), VecDeque::new());
-    let (mut number, mut version) = (anchor.group, 0);
+    // What is needed was written after the anchor was made up.
+    let (mut number, mut last) = (anchor.group, Last { version: anchor.version, ..Last::default() });
     while let Some(found) = groups.remove(&number) {
         let newest = found
             .into_iter()
-            .filter(|group| group.version >= version)
+            .filter(|group| group.version >= last.version)
             .max_by_key(|group| (group.version, group.sequence));
-        let Some(FoundGroup { place, records, version: of_group, .. }) = newest else { break };
-        version = of_group;
-        let bytes = records;
+        let Some(group) = newest else { break };
+        last = Last::of(format, &group);
+        let FoundGroup { place, records: bytes, version: of_group, .. } = group;
         let records = read_records(&bytes);
         let records =
             records.ok_or_else(|| lost(format!("group {number} of the log has something else than records")))?;
@@ -257,11 +243,19 @@ pub(crate) fn read(
         versions.push_back((number, of_group, bytes));
         number += 1;
     }
-    // A chunk is begun when all of the one before it is on media.
-    let format = ftl.flash.format;
-    let begins = |group: &&FoundGroup| group.version >= version && group.place.grain(format) == 0;
-    if let Some(group) = groups.range(number + 1..).flat_map(|(_, found)| found).find(begins) {
-        return Err(lost(format!("group {number} of the log is lost, and group {} is there", group.number)));
+    if let Some(behind) = seen.shows(number, last) {
+        return Err(lost(format!("group {number} of the log is lost, and group {behind} is there")));
+    }
+    if number < anchor.durable {
+        return Err(lost(format!(
+            "group {number} of the log is lost, and the anchor counts all before {}",
+            anchor.durable
+        )));
+    }
+    if let Some(end) = last.end.filter(|end| seen.is_in_doubt(*end)) {
+        let blocks = seen.unreadable_from(end);
+        let text = "blocks behind the end of the log cannot be read, more than power cuts tear: batches that were durable may be missing";
+        *ftl.doubt_mut() = Some(format!("{blocks} {text}"));
     }
     let open = open.map(|(_, chunk)| chunk);
     Ok(FoundLog { carried: replayed.carried, placed, groups: versions, open, next_group: number })

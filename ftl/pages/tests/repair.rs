@@ -1,17 +1,16 @@
 //! Repair: the index is rebuilt from the headers of pages when the metadata of a store is lost in both copies, or contradicts itself.
 
-use crate::crash_points::devices;
 use openftl_blocks::Ftl;
-use openftl_core::{ChunkId, Clock, Ppa};
+use openftl_core::{ChunkId, Ppa};
 use openftl_media::{Media, Profile};
 use openftl_pages::StoreTarget;
-use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::journal::repair::IndexRepair;
 use openftl_parts::{Access, Config, OpenError};
+use openftl_sim::damage::{area_on_media, checkpoint_and_log, strike};
+use openftl_sim::devices::plain_and_paired;
 use openftl_sim::page_world::{PageWorld, Returned};
 use openftl_sim::played::Played;
 use openftl_sim::step::Moment;
-use std::collections::BTreeSet;
 
 fn new_store(profile: Profile, seed: u64) -> PageWorld {
     let config = Config { checkpoint_log_blocks: Some(8), host_frames: 256, ..Config::default() };
@@ -47,14 +46,8 @@ struct Metadata {
 impl Metadata {
     fn of(world: &mut PageWorld) -> Metadata {
         let ftl = world.ftl();
-        let superblock = ftl.block().superblock().clone();
-        let extents = superblock.checkpoint.extents().map(|extent| ChunkId(extent.chunk));
-        let checkpoint: BTreeSet<ChunkId> = extents.collect();
-        Metadata {
-            checkpoint: checkpoint.into_iter().collect(),
-            area_log: superblock.log_chunks.iter().flatten().map(|chunk| ChunkId(*chunk)).collect(),
-            log: ftl.log_chunks(),
-        }
+        let (checkpoint, area_log) = checkpoint_and_log(ftl.block());
+        Metadata { checkpoint, area_log, log: ftl.log_chunks() }
     }
 }
 
@@ -62,10 +55,8 @@ impl Metadata {
 fn area_of(world: &PageWorld) -> (Ppa, Vec<Ppa>) {
     let mut twin = world.twin();
     twin.open(Access::Inspect).unwrap();
-    let block = twin.ftl().block();
-    let blocks = u64::from(block.config().catalog_blocks);
-    let leaves = (9..blocks).filter_map(|leaf| block.place_on_media(leaf)).collect();
-    (block.place_on_media(0).expect("a store has an anchor"), leaves)
+    let area = area_on_media(twin.ftl().block());
+    (area[0].expect("a store has an anchor"), area[9..].iter().copied().flatten().collect())
 }
 
 /// Stops the store, with all its batches committed.
@@ -73,18 +64,6 @@ fn stop(world: &mut PageWorld) {
     world.abort(0);
     world.close().unwrap();
     world.sessions.clear();
-}
-
-/// Turns a bit in every block of these chunks.
-fn strike(world: &mut PageWorld, chunks: &[ChunkId]) {
-    let now = world.clock.now();
-    let mut device = world.device();
-    let geometry = *device.geometry();
-    let found = Chunks::report(&mut *device, now).unwrap();
-    for chunk in chunks {
-        let written = found.get(*chunk).expect("there is such a chunk").write_pointer;
-        (0..written).for_each(|block| device.corrupt(geometry.format().ppa(*chunk, block)).unwrap());
-    }
 }
 
 /// It cannot be opened as it is, and is repaired.
@@ -119,11 +98,11 @@ fn expect_in_use(world: &mut PageWorld) {
 
 #[test]
 fn an_index_is_rebuilt_from_headers_when_both_copies_of_the_checkpoint_of_its_area_are_lost() {
-    for (seed, profile) in (1..).zip(devices()) {
+    for (seed, profile) in (1..).zip(plain_and_paired()) {
         let mut world = in_use(profile, seed, 120);
         let checkpoint = Metadata::of(&mut world).checkpoint;
         world.power_cut_at(Moment::NOW);
-        strike(&mut world, &checkpoint);
+        strike(&world, &checkpoint);
         let (report, returned) = repaired(&mut world, "checkpoint");
         println!("{report:?}, {returned:?}");
         assert!(report.pages_known > 0 && returned.as_durable > 50, "{report:?}, {returned:?}");
@@ -135,7 +114,7 @@ fn an_index_is_rebuilt_from_headers_when_both_copies_of_the_checkpoint_of_its_ar
 /// Nothing is left but the headers, and the seals of chunks that were opened since are to be found out.
 #[test]
 fn an_index_is_rebuilt_from_headers_alone_when_all_logs_and_the_checkpoint_are_lost() {
-    for (seed, profile) in (3..).zip(devices()) {
+    for (seed, profile) in (3..).zip(plain_and_paired()) {
         let mut world = in_use(profile, seed, 120);
         let before = Metadata::of(&mut world).log;
         // What the log of pages carries is there nowhere else: a store that was stopped has no such pages.
@@ -143,7 +122,7 @@ fn an_index_is_rebuilt_from_headers_alone_when_all_logs_and_the_checkpoint_are_l
         world.clean_restart();
         let Metadata { checkpoint, area_log, log } = Metadata::of(&mut world);
         world.power_cut_at(Moment::NOW);
-        strike(&mut world, &[checkpoint, area_log, log, before].concat());
+        strike(&world, &[checkpoint, area_log, log, before].concat());
         let (report, returned) = repaired(&mut world, "all");
         println!("{report:?}, {returned:?}");
         assert_eq!((report.pages_known, report.pages_lost), (0, 0), "{report:?}");
@@ -154,7 +133,7 @@ fn an_index_is_rebuilt_from_headers_alone_when_all_logs_and_the_checkpoint_are_l
 
 #[test]
 fn an_anchor_or_a_leaf_that_is_lost_is_refused_and_rebuilt() {
-    for (seed, profile) in (5..).zip(devices()) {
+    for (seed, profile) in (5..).zip(plain_and_paired()) {
         for part in ["anchor", "leaves"] {
             let mut world = in_use(profile.clone(), seed, 90);
             stop(&mut world);
@@ -173,7 +152,7 @@ fn an_anchor_or_a_leaf_that_is_lost_is_refused_and_rebuilt() {
 
 /// A store with 40 pages, of which the middle 20 were deleted, whose anchor is lost.
 fn with_deletions(seed: u64, is_log_lost: bool) -> PageWorld {
-    let [plain, _] = devices();
+    let [plain, _] = plain_and_paired();
     let mut world = new_store(plain, seed);
     world.stage(0, 0, 40, 3, false);
     world.commit(0, true);
@@ -187,7 +166,7 @@ fn with_deletions(seed: u64, is_log_lost: bool) -> PageWorld {
     let (anchor, _) = area_of(&world);
     world.device().corrupt(anchor).unwrap();
     if is_log_lost {
-        strike(&mut world, &log);
+        strike(&world, &log);
     }
     world
 }
@@ -210,9 +189,110 @@ fn a_page_whose_deletion_is_in_the_log_does_not_come_back() {
     assert_eq!(world.ftl().list(0, 100).len(), 20);
 }
 
+/// A store whose log is in two chunks or more since its anchor, with batches too long to be carried, all of them durable.
+fn with_long_log(profile: Profile, seed: u64) -> PageWorld {
+    let config = Config { checkpoint_log_blocks: Some(64), host_frames: 256, ..Config::default() };
+    let mut world = PageWorld::new(profile, config, 60, seed);
+    for round in 0..200 {
+        // Each has a page that fills more than half a unit.
+        world.stage(round % 3, round as u64 * 5, 2, 6, round % 9 == 8);
+        world.commit(round % 3, true);
+        world.settle();
+        if written_log(&world).len() > 40 {
+            break;
+        }
+    }
+    world.abort(0);
+    world
+}
+
+/// Blocks of the log that are written and hold groups since the anchor, in their order.
+fn written_log(world: &PageWorld) -> Vec<Ppa> {
+    world.ftl.as_ref().expect("the drive is open").log_places().into_iter().flatten().collect()
+}
+
+/// Whether a store that was cut off has all that is durable.
+fn is_whole(world: &PageWorld) -> bool {
+    let mut twin = world.twin();
+    twin.power_cut_at(Moment::NOW);
+    twin.recover().is_ok()
+}
+
+/// What a store is like of which one block of the log cannot be read.
+#[derive(Default, Debug)]
+struct Outcomes {
+    whole: u64,
+    /// The last batches are missing, without a word.
+    shorter: u64,
+    /// It is refused, and repaired.
+    repaired: u64,
+}
+
+#[test]
+fn a_block_of_the_log_that_is_lost_is_noticed_unless_it_is_at_the_end() {
+    for (seed, profile) in (21..).zip(plain_and_paired()) {
+        let mut world = with_long_log(profile, seed);
+        let log = written_log(&world);
+        let geometry = *world.device().geometry();
+        world.power_cut_at(Moment::NOW);
+        let mut outcomes = Outcomes::default();
+        let reach = (2 * geometry.ws_min + geometry.mw_cunits) as usize;
+        for (number, ppa) in log.iter().enumerate() {
+            let mut twin = world.twin();
+            twin.device().corrupt(*ppa).unwrap();
+            match twin.open(Access::ReadWrite) {
+                Ok(()) => {
+                    let is_whole = is_whole(&twin);
+                    assert!(is_whole || number + reach >= log.len(), "block {number} of {}", log.len());
+                    twin.forget_promises();
+                    twin.judge().unwrap_or_else(|error| panic!("block {number} of {}: {error}", log.len()));
+                    if is_whole { outcomes.whole += 1 } else { outcomes.shorter += 1 }
+                }
+                Err(error) => {
+                    assert!(error.is_repairable(), "block {number}: {error}");
+                    assert!(error.to_string().contains("of the log is lost"), "block {number}: {error}");
+                    twin.power_cut_at(Moment::NOW);
+                    twin.open(Access::Repair).unwrap_or_else(|error| panic!("block {number}: {error}"));
+                    let report = twin.ftl().block().recovery_report().repair.clone().expect("it was repaired");
+                    let returned = twin.adopt_repaired();
+                    returned.unwrap_or_else(|error| panic!("block {number} of {}: {error}, {report:?}", log.len()));
+                    twin.check();
+                    outcomes.repaired += 1;
+                }
+            }
+        }
+        println!("{} blocks: {outcomes:?}", log.len());
+        assert!(outcomes.repaired as usize + reach >= log.len() && outcomes.shorter > 0, "{outcomes:?}");
+    }
+}
+
+#[test]
+fn a_repair_that_is_begun_again_remembers_what_the_log_said() {
+    let mut cuts = 0;
+    let world = with_deletions(8, false);
+    for events in (1..).step_by(5) {
+        let mut twin = world.twin();
+        let wire = twin.wire.clone();
+        if !wire.cut_after(events, || twin.open(Access::Repair).unwrap()) {
+            break;
+        }
+        twin.power_cut_at(Moment::NOW);
+        if twin.twin().open(Access::ReadWrite).is_ok() {
+            break;
+        }
+        twin.open(Access::Repair).unwrap_or_else(|error| panic!("cut after {events}: {error}"));
+        let report = twin.ftl().block().recovery_report().repair.clone().and_then(|repair| repair.index);
+        assert!(report.is_some_and(|index| index.pages_returned == 0), "cut after {events}: {report:?}");
+        let returned = twin.adopt_repaired().unwrap_or_else(|error| panic!("cut after {events}: {error}"));
+        assert_eq!(returned.deleted, 0, "cut after {events}: {report:?}");
+        cuts += 1;
+    }
+    assert!(cuts > 10, "{cuts}");
+}
+
 #[test]
 fn a_sound_store_has_nothing_to_rebuild() {
-    for (seed, profile) in (9..).zip(devices()) {
+    for (seed, profile) in (9..).zip(plain_and_paired()) {
         let mut world = in_use(profile, seed, 60);
         world.power_cut_at(Moment::NOW);
         world.open(Access::Repair).unwrap();
@@ -225,13 +305,13 @@ fn a_sound_store_has_nothing_to_rebuild() {
 #[test]
 fn a_repair_may_be_cut_anywhere_and_is_begun_again() {
     let (mut cuts, mut refused) = (0, 0);
-    for (seed, profile) in (11..).zip(devices()) {
+    for (seed, profile) in (11..).zip(plain_and_paired()) {
         for part in ["checkpoint", "anchor"] {
             let mut world = in_use(profile.clone(), seed, 60);
             let checkpoint = Metadata::of(&mut world).checkpoint;
             if part == "checkpoint" {
                 world.power_cut_at(Moment::NOW);
-                strike(&mut world, &checkpoint);
+                strike(&world, &checkpoint);
             } else {
                 stop(&mut world);
                 let (anchor, _) = area_of(&world);

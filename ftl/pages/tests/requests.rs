@@ -1,18 +1,18 @@
 //! What a host may ask, and what it may not.
 
-use crate::crash_points::devices;
 use openftl_core::{BLOCK_BYTES, Clock, Nanos, Time};
 use openftl_pages::{
     Change, GRAIN_BYTES, PageFacts, Session, SessionId, StoreError, StoreRequest, StoreTarget, WINDOW,
 };
 use openftl_parts::target::{Durability, Target};
 use openftl_parts::{Access, Config, Purpose};
+use openftl_sim::devices::plain_and_paired;
 use openftl_sim::fault::{Fault, FaultKind};
 use openftl_sim::page_world::PageWorld;
 use openftl_sim::played::Played;
 
 fn world(chunks: u32) -> PageWorld {
-    let [plain, _] = devices();
+    let [plain, _] = plain_and_paired();
     PageWorld::new(plain, Config { checkpoint_log_blocks: Some(8), ..Config::default() }, chunks, 1)
 }
 
@@ -58,7 +58,7 @@ fn pages_are_overwritten_for_many_times_the_capacity() {
 /// Found by hand: what the device held back when the drive was stopped could not be read by who only looked at it.
 #[test]
 fn a_store_that_was_stopped_can_be_looked_at() {
-    for profile in devices() {
+    for profile in plain_and_paired() {
         let config = Config { checkpoint_log_blocks: Some(8), ..Config::default() };
         let mut world = PageWorld::new(profile, config, 32, 1);
         world.stage(0, 3, 4, 5, false);
@@ -79,7 +79,7 @@ fn programmed(world: &mut PageWorld) -> (u64, [u64; Purpose::ALL.len()]) {
 
 #[test]
 fn headers_and_slack_are_purposes_of_their_own_and_all_purposes_add_up_to_what_was_programmed() {
-    for (profile, cross_blocks) in devices().into_iter().zip([true, false]) {
+    for (profile, cross_blocks) in plain_and_paired().into_iter().zip([true, false]) {
         let config = Config { checkpoint_log_blocks: Some(8), cross_blocks, ..Config::default() };
         let mut world = PageWorld::new(profile, config, 36, 1);
         world.ftl().reset_statistics();
@@ -112,7 +112,7 @@ fn headers_and_slack_are_purposes_of_their_own_and_all_purposes_add_up_to_what_w
 
 /// In how many blocks each page lies.
 fn blocks_of(cross_blocks: bool, bytes: usize, pages: u64) -> (f64, u64) {
-    let [plain, _] = devices();
+    let [plain, _] = plain_and_paired();
     let config = Config { checkpoint_log_blocks: Some(8), cross_blocks, ..Config::default() };
     let mut world = PageWorld::new(plain, config, 32, 1);
     let session = world.sessions[0];
@@ -146,7 +146,7 @@ fn a_page_that_is_not_to_cross_blocks_lies_in_one_if_it_fits() {
 /// Pages just longer than half a block waste most: cleaning has to get on all the same, and to find room for all that the store promises.
 #[test]
 fn a_full_store_whose_pages_do_not_cross_blocks_is_overwritten_without_an_end() {
-    let [plain, _] = devices();
+    let [plain, _] = plain_and_paired();
     let config = Config { checkpoint_log_blocks: Some(8), cross_blocks: false, ..Config::default() };
     let mut world = PageWorld::new(plain, config, 36, 1);
     let session = world.sessions[0];
@@ -212,7 +212,7 @@ fn a_batch_that_is_staged_for_long_keeps_nobody_from_room() {
 
 #[test]
 fn a_scrub_finds_weak_blocks_of_pages_and_has_them_moved() {
-    let [plain, _] = devices();
+    let [plain, _] = plain_and_paired();
     let interval = Some(Nanos::from_millis(200));
     let config = Config { checkpoint_log_blocks: Some(8), scrub_interval: interval, ..Config::default() };
     let mut world = PageWorld::new(plain, config, 36, 1);

@@ -251,6 +251,9 @@ impl TenantNote {
     /// The same: a page that fits into one block is not to lie in two ([`Config::cross_blocks`](crate::config::Config::cross_blocks)).
     pub const WHOLE_BLOCKS: u8 = 2;
 
+    /// The same of a store of pages that holds keys and values: its directory of keys is being rebuilt, and its index is not.
+    pub const REBUILDING_KEYS: u8 = 4;
+
     /// Which tenant it is, whatever else its kind says.
     #[must_use]
     pub fn family(self) -> u8 {

@@ -3,6 +3,7 @@
 use crate::config::ValueConfig;
 use crate::directory::Directory;
 use crate::drive::{OWN_FRAMES, RUN_FRAMES, ValueFtl};
+use crate::finding::lost;
 use crate::ids;
 use crate::manifest::{Manifest, Shape};
 use openftl_blocks::{BlockFtl, CheckReport, Ftl};
@@ -52,6 +53,9 @@ impl<M: Media> Ftl for ValueFtl<M> {
         let index = drive.store.repair_report_mut().as_ref().filter(|report| report.index.is_some());
         let found = match index.map(|report| report.damage.clone()) {
             Some(damage) => Err(OpenError::IndexLost(damage)),
+            None if drive.store.is_rebuilding_keys() => {
+                Err(lost("a repair of the directory of keys was cut off".to_owned()))
+            }
             None => drive.find(access, clock),
         };
         match found {

@@ -65,6 +65,7 @@
 //! | `merging` | merges of the directory |
 //! | `finding` | what is found when a drive is opened |
 //! | `repairing` | the directory, rebuilt from the keys behind values |
+//! | `found_keys` | what the pages of values say of keys then |
 //! | `ftl` | the drive as one of many: made, opened, verified, stopped |
 //! | [`payload`] | payload in frames |
 //! | `checking` | verifying all of it |
@@ -80,6 +81,7 @@ mod directory;
 pub mod drive;
 pub mod error;
 mod finding;
+mod found_keys;
 mod ftl;
 mod ids;
 pub mod key;

@@ -2,24 +2,14 @@
 
 use crate::world::{ValueWorld, key};
 use openftl_media::Profile;
-use openftl_media::profile::{Cell, Programming};
 use openftl_parts::Config;
+use openftl_sim::devices::smallest;
 use openftl_sim::played::Played;
 use openftl_sim::played_crash_points::PlayedCrashPoints;
 use openftl_values::{Condition, ValueConfig};
 
-/// The variable that has more states tried: `cargo xtask interop` sets it.
-const ALL: &str = "OPENFTL_CRASH_POINTS";
-
-/// A device with pages that damage each other and hold blocks back, and one with neither.
-pub fn devices() -> [Profile; 2] {
-    let plain = Profile::builtin("tiny").expect("a builtin profile");
-    let mut paired = plain.clone();
-    (paired.chip.cell, paired.chip.programming) = (Cell::Mlc, Programming::Shared);
-    (paired.chip.pair_distance, paired.chip.read_us) = (Some(1), vec![40, 60]);
-    (paired.chip.program_us, paired.cache.power_loss_protection) = (vec![400, 800], false);
-    [plain, paired]
-}
+/// States that are tried at least: with those of stores of pages a hundred thousand.
+const STATES_MIN: u64 = 11_000;
 
 pub fn config() -> Config {
     Config { checkpoint_log_blocks: Some(8), ..Config::default() }
@@ -28,18 +18,6 @@ pub fn config() -> Config {
 /// Few numbers, so that keys share them, and a directory that is merged all the time.
 pub fn narrow() -> ValueConfig {
     ValueConfig { keys_max: Some(400), changes_max: Some(12), number_bits: Some(5), ..ValueConfig::default() }
-}
-
-/// Devices as small as a drive can have: with and without power-loss protection, and with one-shot programming, where nothing is held back.
-fn small_devices() -> [Profile; 3] {
-    let mut protected = Profile::builtin("tiny").expect("a builtin profile");
-    protected.pus_per_group = 1;
-    let mut unprotected = protected.clone();
-    unprotected.cache.power_loss_protection = false;
-    let mut one_shot = unprotected.clone();
-    one_shot.chip.programming = Programming::OneShot;
-    (one_shot.chip.pair_distance, one_shot.chip.program_us) = (None, vec![1600]);
-    [protected, unprotected, one_shot]
 }
 
 /// One step of a workload: values of all sizes, deletions, durable ones among them, and flushes.
@@ -76,20 +54,11 @@ fn play(crash_points: &mut PlayedCrashPoints, profile: Profile, seed: u64, befor
     world.ftl().statistics().merges - merges
 }
 
-/// States that are tried at least; where [`ALL`] is `all`, with those of stores of pages a hundred thousand.
-fn states_min() -> u64 {
-    match std::env::var(ALL).as_deref() {
-        Ok("all") => 40_000,
-        Ok(other) => panic!("{ALL}={other}: it is `all` or not set"),
-        Err(_) => 10_000,
-    }
-}
-
 /// Tries at least so many states, each different from the others of its drive.
 fn try_states(states_min: u64) {
     let (mut crash_points, mut merges) = (PlayedCrashPoints::new(3, 200), 0);
     for round in 0..200 {
-        for (number, profile) in (0..).zip(small_devices()) {
+        for (number, profile) in (0..).zip(smallest()) {
             merges += play(&mut crash_points, profile, round * 3 + number, 20 * (round % 8), 8);
         }
         if crash_points.total() >= states_min {
@@ -107,5 +76,5 @@ fn try_states(states_min: u64) {
 
 #[test]
 fn every_power_cut_leaves_whole_changes_all_that_are_durable_and_a_directory_that_agrees() {
-    try_states(states_min());
+    try_states(STATES_MIN);
 }

@@ -1,15 +1,15 @@
 //! Repair: the index of pages is rebuilt from their headers, and the directory from the keys behind values.
 
-use crate::crash_points::{config, devices, narrow};
+use crate::crash_points::{config, narrow};
 use crate::world::{ValueWorld, key};
-use openftl_core::{ChunkId, Clock, Ppa};
+use openftl_core::{ChunkId, Ppa};
 use openftl_media::{Media, Profile};
-use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::{Access, Config, RepairReport};
+use openftl_sim::damage::{area_on_media, checkpoint_and_log, strike, written_blocks};
+use openftl_sim::devices::plain_and_paired;
 use openftl_sim::played::Played;
 use openftl_sim::step::Moment;
 use openftl_values::{Condition, Ftl};
-use std::collections::BTreeSet;
 
 /// A drive with values of all sizes, lists, deletions and merges, all of it durable.
 fn in_use(profile: Profile, seed: u64, rounds: u64) -> ValueWorld {
@@ -30,29 +30,14 @@ fn in_use(profile: Profile, seed: u64, rounds: u64) -> ValueWorld {
 }
 
 fn area_log_and_checkpoint(world: &mut ValueWorld) -> Vec<ChunkId> {
-    let superblock = world.ftl().block().superblock().clone();
-    let extents = superblock.checkpoint.extents().map(|extent| ChunkId(extent.chunk));
-    let log = superblock.log_chunks.iter().flatten().map(|chunk| ChunkId(*chunk));
-    let chunks: BTreeSet<ChunkId> = extents.chain(log).collect();
-    chunks.into_iter().collect()
-}
-
-/// Turns a bit in every block of these chunks.
-fn strike(world: &mut ValueWorld, chunks: &[ChunkId]) {
-    let now = world.clock.now();
-    let mut device = world.device();
-    let geometry = *device.geometry();
-    let found = Chunks::report(&mut *device, now).unwrap();
-    for chunk in chunks {
-        let written = found.get(*chunk).expect("there is such a chunk").write_pointer;
-        (0..written).for_each(|block| device.corrupt(geometry.format().ppa(*chunk, block)).unwrap());
-    }
+    let (checkpoint, log) = checkpoint_and_log(world.ftl().block());
+    [checkpoint, log].concat()
 }
 
 fn anchor_of(world: &ValueWorld) -> Ppa {
     let mut twin = world.twin();
     twin.open(Access::Inspect).unwrap();
-    twin.ftl().block().place_on_media(0).expect("a store has an anchor")
+    area_on_media(twin.ftl().block())[0].expect("a store has an anchor")
 }
 
 /// It cannot be opened as it is, and is repaired. Gives the report, and how many keys that were deleted are back.
@@ -82,28 +67,28 @@ fn expect_in_use(world: &mut ValueWorld) {
 
 #[test]
 fn keys_and_their_directory_are_rebuilt_when_the_checkpoint_and_the_log_of_the_area_are_lost() {
-    for (seed, profile) in (1..).zip(devices()) {
+    for (seed, profile) in (1..).zip(plain_and_paired()) {
         let mut world = in_use(profile, seed, 60);
         let chunks = area_log_and_checkpoint(&mut world);
         world.power_cut_at(Moment::NOW);
-        strike(&mut world, &chunks);
+        strike(&world, &chunks);
         let (report, back) = repaired(&mut world);
         println!("{report:?}, {back} back");
         let index = report.index.expect("the index was rebuilt");
-        assert!(index.pages_lost == 0 && index.keys.is_some_and(|keys| keys > 20), "{index:?}");
+        assert!(index.pages_lost == 0 && report.keys.is_some_and(|keys| keys > 20), "{report:?}");
         expect_in_use(&mut world);
     }
 }
 
 #[test]
 fn keys_and_their_directory_are_rebuilt_when_anchor_and_log_are_lost() {
-    for (seed, profile) in (3..).zip(devices()) {
+    for (seed, profile) in (3..).zip(plain_and_paired()) {
         let mut world = in_use(profile, seed, 60);
         let log = world.ftl().store().log_chunks();
         world.close().unwrap();
         let anchor = anchor_of(&world);
         world.device().corrupt(anchor).unwrap();
-        strike(&mut world, &log);
+        strike(&world, &log);
         let (report, back) = repaired(&mut world);
         println!("{report:?}, {back} back");
         assert!(report.index.is_some_and(|index| index.pages_rebuilt > 50), "{report:?}");
@@ -114,7 +99,7 @@ fn keys_and_their_directory_are_rebuilt_when_anchor_and_log_are_lost() {
 #[test]
 fn a_repair_of_keys_may_be_cut_anywhere_and_is_begun_again() {
     let mut cuts = 0;
-    for (seed, profile) in (5..).zip(devices()) {
+    for (seed, profile) in (5..).zip(plain_and_paired()) {
         let mut world = in_use(profile, seed, 30);
         world.close().unwrap();
         let anchor = anchor_of(&world);
@@ -140,4 +125,49 @@ fn a_repair_of_keys_may_be_cut_anywhere_and_is_begun_again() {
     }
     println!("{cuts} cuts of repairs");
     assert!(cuts > 20, "{cuts}");
+}
+
+/// A drive that was stopped, of whose directory something is lost, and nothing of the index of pages.
+fn without_directory(world: &ValueWorld) -> Option<ValueWorld> {
+    let chunks: Vec<ChunkId> = world.device().geometry().chunk_ids().collect();
+    written_blocks(world, &chunks).into_iter().find_map(|ppa| {
+        let twin = world.twin();
+        twin.device().corrupt(ppa).unwrap();
+        let refusal = twin.twin().open(Access::Inspect).err()?.to_string();
+        let is_of_directory = refusal.contains("of the directory") || refusal.contains("directory's pages");
+        is_of_directory.then_some(twin)
+    })
+}
+
+#[test]
+fn a_repair_of_the_directory_alone_leaves_the_index_as_it_is_wherever_it_is_cut() {
+    let [plain, _] = plain_and_paired();
+    let mut world = in_use(plain, 7, 40);
+    world.close().unwrap();
+    let world = without_directory(&world).expect("a block has a page of the directory");
+    // Values in the same block are lost.
+    let mut repaired = world.twin();
+    repaired.open(Access::Repair).unwrap();
+    let keys = repaired.keys();
+    assert!(keys.len() > 20, "{}", keys.len());
+    let mut cuts = 0;
+    for events in (1..).step_by(13) {
+        let mut twin = world.twin();
+        let wire = twin.wire.clone();
+        let is_cut = wire.cut_after(events, || twin.open(Access::Repair).unwrap());
+        if !is_cut {
+            break;
+        }
+        twin.power_cut_at(Moment { torn: events % 2 == 0, ..Moment::NOW });
+        if twin.twin().open(Access::ReadWrite).is_ok() {
+            break;
+        }
+        cuts += 1;
+        twin.open(Access::Repair).unwrap_or_else(|error| panic!("cut after {events}: {error}"));
+        let report = twin.ftl().block().recovery_report().repair.clone().expect("something was rebuilt");
+        assert!(report.index.is_none() && report.keys == Some(keys.len() as u64), "cut after {events}: {report:?}");
+        assert_eq!(twin.keys(), keys, "cut after {events}");
+    }
+    println!("{cuts} cuts of repairs of the directory");
+    assert!(cuts > 10, "{cuts}");
 }

@@ -1,12 +1,13 @@
 //! What a host may ask, and what it may not.
 
-use crate::crash_points::{config, devices, narrow};
+use crate::crash_points::{config, narrow};
 use crate::world::{ValueWorld, key};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm};
 use openftl_media::{EmulatedDevice, Store, Timing};
 use openftl_pages::{Ftl as _, PageFtl};
 use openftl_parts::target::{Durability, Target};
 use openftl_parts::{Access, OpenError};
+use openftl_sim::devices::plain_and_paired;
 use openftl_sim::played::Played;
 use openftl_sim::wire::Wire;
 use openftl_values::{
@@ -14,7 +15,7 @@ use openftl_values::{
 };
 
 pub fn world(shape: ValueConfig, chunks: u32) -> ValueWorld {
-    let [plain, _] = devices();
+    let [plain, _] = plain_and_paired();
     ValueWorld::new(plain, config(), shape, chunks, 1)
 }
 
@@ -308,7 +309,7 @@ fn values_are_overwritten_for_many_times_the_capacity() {
 
 #[test]
 fn a_drive_of_values_and_a_store_of_pages_are_not_each_other() {
-    let [plain, _] = devices();
+    let [plain, _] = plain_and_paired();
     let mut world = world(narrow(), 40);
     world.close().unwrap();
     let device = world.device().fork().unwrap().unwrap();
@@ -335,7 +336,7 @@ fn a_drive_that_cannot_be_is_refused_with_the_field() {
         (ValueConfig { changes_max: Some(1 << 20), ..ValueConfig::default() }, "changes_max = 1048576"),
     ];
     for (shape, field) in cases {
-        let [plain, _] = devices();
+        let [plain, _] = plain_and_paired();
         let device = EmulatedDevice::new(plain, 40, Store::Ram, Timing::Modelled, 1).unwrap();
         let mut clock = openftl_core::VirtualClock::default();
         let made = ValueFtl::format(device, config(), shape, &mut clock);
@@ -346,7 +347,7 @@ fn a_drive_that_cannot_be_is_refused_with_the_field() {
 
 #[test]
 fn a_drive_that_was_stopped_can_be_looked_at() {
-    for profile in devices() {
+    for profile in plain_and_paired() {
         let mut world = ValueWorld::new(profile, config(), narrow(), 40, 1);
         for number in 0..40 {
             world.store(key(number), 300, Condition::Always, false);
@@ -381,7 +382,7 @@ fn durable_stores_are_durable_whatever_they_say() {
 /// Found among crash points: a check took the end of what a merge had asked for that of its own reads, and pages of the merge for nobody's.
 #[test]
 fn a_check_waits_for_the_end_of_a_merge() {
-    let [plain, _] = devices();
+    let [plain, _] = plain_and_paired();
     let mut world = ValueWorld::new(plain, config(), narrow(), 32, 1);
     for number in 0..120 {
         world.store(key(number * 7), number as usize * 11, Condition::Always, false);

@@ -192,6 +192,9 @@ pub fn write_recovery(text: &mut String, report: &RecoveryReport, palette: Palet
         let time = step.time.to_string();
         _ = writeln!(text, "    {:<24} {time:>10}  {}", step.name, palette.paint(Ink::Dim, &step.found));
     }
+    if let Some(doubt) = &report.doubt {
+        _ = writeln!(text, "  {} {doubt}", palette.paint(Ink::Bad, "✗"));
+    }
 }
 
 /// Where programs find the drives of one kind that NVMe hosts alone can see.

@@ -47,6 +47,9 @@ pub struct RecoveryReport {
     /// What the drive lacks of the room that every crash leaves, if anything: it is made before anything else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_room: Option<String>,
+    /// What may be missing though the drive could be opened, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
     /// What had to be rebuilt, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair: Option<RepairReport>,

@@ -67,6 +67,9 @@ pub struct RepairReport {
     /// Of a store of pages, if its index had to be rebuilt: how well that went.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<IndexRepair>,
+    /// Of a key-value drive, if its directory was written anew: keys with values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<u64>,
 }
 
 /// How well the index of a store of pages was rebuilt.
@@ -80,9 +83,6 @@ pub struct IndexRepair {
     pub pages_returned: u64,
     /// Pages that were somewhere, and of which no version can be read: errors until they are put or deleted.
     pub pages_lost: u64,
-    /// Of a key-value drive: keys with values, of which the directory was written anew.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keys: Option<u64>,
 }
 
 /// A rebuilt map goes on above all that is on the media.
@@ -115,14 +115,12 @@ struct Disagreeing {
     salts: [Option<u32>; 2],
 }
 
-/// What the salts of two or more `blocks` differ by alike: of most of them.
-fn common_salt(blocks: &[Disagreeing]) -> Option<u32> {
+/// Of what the salts of blocks would have to differ by, the one that most blocks have in common, and how many have it.
+#[must_use]
+pub fn common_salt(salts: impl Iterator<Item = u32>) -> Option<(u32, u32)> {
     let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
-    for salt in blocks.iter().flat_map(|block| block.salts).flatten() {
-        *counts.entry(salt).or_default() += 1;
-    }
-    let (salt, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    (count > 1).then_some(salt)
+    salts.for_each(|salt| *counts.entry(salt).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count)
 }
 
 impl Versions {
@@ -179,7 +177,10 @@ impl Versions {
                 }
             });
             for (chunk, blocks) in disagreeing {
-                let salt = if agreeing.contains(&chunk) { None } else { common_salt(&blocks) };
+                let common = common_salt(blocks.iter().flat_map(|block| block.salts).flatten());
+                // Any bytes have some salt.
+                let common = common.filter(|(_, count)| *count > 1 && !agreeing.contains(&chunk));
+                let salt = common.map(|(salt, _)| salt);
                 if let Some(salt) = salt {
                     let seal = scan.seals.get(chunk) ^ salt;
                     scan.seals.set(chunk, seal);

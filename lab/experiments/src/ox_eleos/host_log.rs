@@ -282,7 +282,7 @@ impl<'a> HostLog<'a> {
         let (first, blocks) = (self.first_block(segment), (self.buffer_bytes / BLOCK_BYTES) as u64);
         let began = self.assistant.cpu_time();
         self.submit(Request::Trim { first, blocks, durability: Durability::Volatile })?;
-        self.drain(0)?;
+        self.end_one()?;
         self.counts.drive_cpu += self.assistant.cpu_time() - began;
         self.free.push(segment);
         Ok(())
@@ -317,12 +317,9 @@ impl<'a> HostLog<'a> {
         Ok(done.len())
     }
 
-    /// Waits until one request has ended behind so many that may stay under way.
-    fn drain(&mut self, more: usize) -> Result<(), ExperimentError> {
-        let mut left = more + 1;
-        while left > 0 {
-            left -= self.work()?.min(left);
-        }
+    /// Waits until the request that is under way alone has ended.
+    fn end_one(&mut self) -> Result<(), ExperimentError> {
+        while self.work()? == 0 {}
         Ok(())
     }
 
@@ -351,7 +348,7 @@ impl<'a> HostLog<'a> {
             under_way -= self.work()?;
         }
         self.submit(Request::Flush)?;
-        self.drain(0)
+        self.end_one()
     }
 
     /// Reads runs of blocks, counted from `segment` on, to where they are in an image of it.

@@ -1,0 +1,202 @@
+//! What is seen of the log besides groups that follow each other: what stands behind a group that is missing says whether that was on media for good.
+//!
+//! ```text
+//!   chunk   [ ▓5 ▓6 ▓7 ]  [ ?? ▓9 ▓10 ── ]        ▓7 is the last one that follows; nothing of ▓8 can be read
+//! ```
+//!
+//! | behind the missing group | then that group |
+//! |---|---|
+//! | another one in another chunk, before which all can be read there | was there for good: a chunk is begun when all of the one before it is |
+//! | another one, and a block between them that is farther from it than a program which is cut off can damage | the same |
+//! | nothing, but the anchor counts it among those that were there for good | the same |
+//! | another one that is nearer | may never have been there for good |
+//! | nothing | the same |
+//!
+//! The log has one copy. What a power cut has torn and what the medium has lost look alike where nothing was written behind: that is taken for torn,
+//! unless it is more than some power cuts can tear ([`SeenLog::is_in_doubt`]).
+
+use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, Header, Kind, Place};
+use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Geometry};
+use std::collections::BTreeMap;
+
+/// A block of a chunk of the store.
+pub(crate) struct FoundBlock {
+    /// `None`: it cannot be read.
+    pub bytes: Option<Box<[u8; BLOCK_BYTES]>>,
+    /// When it was written.
+    pub sequence: u64,
+    /// In which grain the first page or group begins.
+    pub head: Option<u32>,
+}
+
+/// A group.
+pub(crate) struct FoundGroup {
+    pub number: u64,
+    pub version: u64,
+    /// When it was written: later than `version` says if it was written again.
+    pub sequence: u64,
+    pub place: Place,
+    pub records: Vec<u8>,
+}
+
+/// Power cuts, one in the recovery from the other, whose torn blocks at the end of the log are what power cuts leave.
+const CUTS: u32 = 4;
+
+/// Numbers of groups that a repair skips: what cannot be read may have had greater ones than all that can. A log lacks no group there.
+pub(crate) const GROUPS_SKIPPED: u64 = 1 << 20;
+
+/// A group that is there, or at least its header.
+struct Seen {
+    number: u64,
+    version: u64,
+    sequence: u64,
+    chunk: ChunkId,
+    block: u32,
+}
+
+/// The last group that follows those before it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Last {
+    pub version: u64,
+    pub sequence: u64,
+    /// Its chunk, and the block behind it. `None`: there is none.
+    pub end: Option<(ChunkId, u32)>,
+}
+
+impl Last {
+    pub(crate) fn of(format: AddressFormat, group: &FoundGroup) -> Last {
+        let end = Some((group.place.chunk(format), group.place.blocks(format).end));
+        Last { version: group.version, sequence: group.sequence, end }
+    }
+}
+
+/// See the module.
+pub(crate) struct SeenLog {
+    seen: Vec<Seen>,
+    /// Of each chunk of the log: blocks that cannot be read.
+    unreadable: BTreeMap<ChunkId, Vec<u32>>,
+    unit_blocks: u32,
+    /// Blocks before one that can be read of which a program that is cut off may have damaged one.
+    reach: u32,
+}
+
+impl SeenLog {
+    /// Nothing yet, on a device like this.
+    pub(crate) fn new(geometry: &Geometry) -> SeenLog {
+        // The unit that is torn, and those on the same word lines: all that has not MW_CUNITS blocks written behind it.
+        let (unit_blocks, reach) = (geometry.ws_min, 2 * geometry.ws_min + geometry.mw_cunits);
+        SeenLog { seen: Vec::new(), unreadable: BTreeMap::new(), unit_blocks, reach }
+    }
+
+    /// Adds a chunk of the log, with its blocks and the groups that are whole.
+    pub(crate) fn add(&mut self, format: AddressFormat, chunk: ChunkId, blocks: &[FoundBlock], groups: &[FoundGroup]) {
+        let whole = groups.iter().map(|group| Seen {
+            number: group.number,
+            version: group.version,
+            sequence: group.sequence,
+            chunk,
+            block: group.place.grain(format) / GRAINS_PER_BLOCK,
+        });
+        self.seen.extend(whole);
+        for (block, known) in (0..).zip(blocks) {
+            let head = known.bytes.as_ref().zip(known.head);
+            let header = head.and_then(|(bytes, grain)| Header::read(&bytes[grain as usize * GRAIN_BYTES..]));
+            if let Some(Header { lpid: number, version, .. }) = header.filter(|header| header.kind == Kind::Group) {
+                self.seen.push(Seen { number, version, sequence: known.sequence, chunk, block });
+            }
+        }
+        let lost = (0..).zip(blocks).filter(|(_, known)| known.bytes.is_none()).map(|(block, _)| block);
+        self.unreadable.insert(chunk, lost.collect());
+    }
+
+    /// A group behind the missing one that shows that this was on media for good; `last` is the one before that.
+    pub(crate) fn shows(&self, missing: u64, last: Last) -> Option<u64> {
+        let is_behind = |seen: &&Seen| {
+            (missing + 1..missing + GROUPS_SKIPPED).contains(&seen.number)
+                && seen.version >= last.version
+                && seen.sequence >= last.sequence
+        };
+        let behind = self.seen.iter().filter(is_behind).filter(|seen| {
+            let begin = last.end.filter(|(chunk, _)| *chunk == seen.chunk).map_or(0, |(_, end)| end);
+            let mut between =
+                self.unreadable[&seen.chunk].iter().filter(|block| (begin..seen.block).contains(*block)).peekable();
+            let is_far = |block: &u32| block / self.unit_blocks * self.unit_blocks + self.reach <= seen.block;
+            between.peek().is_none() || between.any(is_far)
+        });
+        behind.map(|seen| seen.number).min()
+    }
+
+    /// Blocks of a chunk from `end` on that cannot be read.
+    pub(crate) fn unreadable_from(&self, (chunk, end): (ChunkId, u32)) -> u32 {
+        self.unreadable.get(&chunk).map_or(0, |blocks| blocks.iter().filter(|block| **block >= end).count() as u32)
+    }
+
+    /// Whether more blocks cannot be read behind the end of the log than some power cuts have torn.
+    pub(crate) fn is_in_doubt(&self, end: (ChunkId, u32)) -> bool {
+        self.unreadable_from(end) > CUTS * self.reach
+    }
+
+    /// Whether a chunk of the log has blocks that cannot be read, and no group that anything is known of.
+    pub(crate) fn has_unknown_chunk(&self) -> bool {
+        let is_known = |chunk: &ChunkId| self.seen.iter().any(|seen| seen.chunk == *chunk);
+        self.unreadable.iter().any(|(chunk, blocks)| !blocks.is_empty() && !is_known(chunk))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNIT: u32 = 4;
+    const REACH: u32 = 2 * UNIT + 8;
+
+    /// Chunks 1 and 2, of which some blocks cannot be read, with these groups: number, chunk, block.
+    fn seen_log(unreadable: [&[u32]; 2], groups: &[(u64, u32, u32)]) -> SeenLog {
+        let seen = |(number, chunk, block): &(u64, u32, u32)| Seen {
+            number: *number,
+            version: 10 * number,
+            sequence: 10 * number,
+            chunk: ChunkId(*chunk),
+            block: *block,
+        };
+        SeenLog {
+            seen: groups.iter().map(seen).collect(),
+            unreadable: BTreeMap::from([1, 2].map(|at| (ChunkId(at), unreadable[at as usize - 1].to_vec()))),
+            unit_blocks: UNIT,
+            reach: REACH,
+        }
+    }
+
+    /// Row by row of the module's table: 7 is the last group, and ends before block 12 of chunk 1.
+    #[test]
+    fn what_stands_behind_a_missing_group_says_whether_it_was_there() {
+        let last = Last { version: 70, sequence: 70, end: Some((ChunkId(1), 12)) };
+        let shows = |unreadable, groups: &[(u64, u32, u32)]| seen_log(unreadable, groups).shows(8, last);
+        // In the next chunk, with nothing before it, and behind blocks that can be read.
+        assert_eq!(shows([&[12, 13], &[]], &[(7, 1, 8), (9, 2, 0)]), Some(9));
+        assert_eq!(shows([&[12, 13], &[]], &[(7, 1, 8), (10, 2, 4), (9, 2, 0)]), Some(9));
+        // In either chunk, behind a block that cannot be read and is out of reach.
+        assert_eq!(shows([&[12], &[]], &[(7, 1, 8), (9, 1, 12 + REACH)]), Some(9));
+        assert_eq!(shows([&[], &[0]], &[(7, 1, 8), (9, 2, REACH)]), Some(9));
+        // Within reach.
+        assert_eq!(shows([&[12], &[]], &[(7, 1, 8), (9, 1, 11 + REACH)]), None);
+        assert_eq!(shows([&[], &[0]], &[(7, 1, 8), (9, 2, REACH - 1)]), None);
+        // What was left by an earlier cut has a smaller version, or was written before the last one was written again.
+        assert_eq!(seen_log([&[], &[]], &[(9, 2, 0)]).shows(8, Last { version: 91, ..last }), None);
+        assert_eq!(seen_log([&[], &[]], &[(9, 2, 0)]).shows(8, Last { sequence: 91, ..last }), None);
+        assert_eq!(shows([&[12], &[]], &[(7, 1, 8)]), None);
+        // If there is no last one, whatever cannot be read may have been it.
+        assert_eq!(seen_log([&[3], &[]], &[(9, 1, 20)]).shows(8, Last::default()), Some(9));
+        assert_eq!(seen_log([&[3], &[]], &[(9, 1, 10)]).shows(8, Last::default()), None);
+    }
+
+    #[test]
+    fn more_than_power_cuts_tear_is_in_doubt() {
+        let blocks: Vec<u32> = (12..100).collect();
+        let doubt = |count: u32| seen_log([&blocks[..count as usize], &[]], &[(7, 1, 8)]);
+        assert!(!doubt(CUTS * REACH).is_in_doubt((ChunkId(1), 12)));
+        assert!(doubt(CUTS * REACH + 1).is_in_doubt((ChunkId(1), 12)));
+        assert!(!doubt(CUTS * REACH + 1).is_in_doubt((ChunkId(1), 13)) && !doubt(1).has_unknown_chunk());
+        assert!(seen_log([&[], &[5]], &[(7, 1, 8)]).has_unknown_chunk());
+    }
+}
