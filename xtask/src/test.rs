@@ -412,6 +412,7 @@ mod tests {
             "ftl/tables",
             "sim",
             "lab",
+            "lab/experiments",
             "host/bytes",
             "host/nbd",
         ];
