@@ -7,7 +7,7 @@ use crate::table_drive::{TableDrive, TableVolume, device_error, invalid_as_said,
 use openftl_blocks::{DriveKind, kind_on};
 use openftl_core::{FrameForm, Time};
 use openftl_files::{FileError, Pace, PaceClock, Volume, ZoneFiles};
-use openftl_media::{EmulatedDevice, Timing as MediaTiming};
+use openftl_media::{Durability, EmulatedDevice, Timing as MediaTiming};
 use openftl_parts::{Access, Config};
 use std::path::Path;
 
@@ -99,19 +99,19 @@ impl ZoneFileDrive {
         let (pace, timing) = self.flash.pace();
         placed(disk)?;
         let device = self.flash.open(disk, access, timing).map_err(|error| device_error(&error))?;
-        let files = open_on(device, access, pace).map_err(|error| error.of(&disk.display().to_string()))?;
-        if matches!(pace, Pace::Wall(_)) && access != Access::Inspect {
-            let bell = files.bell();
-            let synced = files.with_drive(|drive| drive.media_mut().sync_beside(move || bell.ring()));
-            synced.map_err(|error| device_error(&error.into()))?;
-        }
-        Ok(files)
+        open_on(device, access, pace).map_err(|error| error.of(&disk.display().to_string()))
     }
 }
 
 fn open_on(device: EmulatedDevice, access: Access, pace: Pace) -> Result<ZoneFiles<EmulatedDevice>, FileError> {
     let config = Config { payload: FrameForm::Bytes, host_frames: HOST_FRAMES, ..Config::default() };
-    ZoneFiles::open(device, config, access, pace)
+    let files = ZoneFiles::open(device, config, access, pace)?;
+    if matches!(pace, Pace::Wall(_)) && access != Access::Inspect {
+        let bell = files.bell();
+        let synced = files.with_drive(|drive| drive.media_mut().sync_beside(move || bell.ring()));
+        synced.map_err(|error| device_error(&error.into()))?;
+    }
+    Ok(files)
 }
 
 /// Opens what `path` names, a drive description or a drive that is stored there, which is on flash that takes no time then.
@@ -126,8 +126,12 @@ pub fn open(path: &Path, access: Access) -> Result<TableVolume, FileError> {
     let mut device = flash::open(path, access, MediaTiming::Instant).map_err(|error| named(device_error(&error)))?;
     let mut clock = PaceClock { pace: Pace::wall(), now: Time::ZERO };
     match kind_on(&mut device, &mut clock) {
-        // The zones of segments are no others.
         Ok(DriveKind::Zones | DriveKind::Segments) => {
+            if access != Access::Inspect {
+                // What is synced survives a crash of the machine, whatever the drive is named by.
+                let kept = device.set_durability(Durability::Machine);
+                kept.map_err(|error| named(device_error(&error.into())))?;
+            }
             open_on(device, access, Pace::wall()).map(Volume::Zoned).map_err(named)
         }
         Ok(DriveKind::Tables) if access != Access::Inspect => Err(named(FileError::Invalid(
@@ -165,18 +169,34 @@ mod tests {
         refused(&format!("{stored}{of_zones}[host]\nfiles = \"unix:/tmp/x\"\n"), "host.files");
         refused(&format!("{stored}{of_zones}[[namespace]]\nname = \"x\"\nkind = \"block\"\n"), "[[namespace]]");
     }
+
     #[test]
-    fn a_drive_of_zones_that_is_named_itself_has_files_and_is_looked_at_without_a_change() {
+    fn a_drive_of_segments_has_no_files() {
         let folder = tempfile::tempdir().unwrap();
+        let disk = made(&folder, Face::Segments);
+        for access in [Access::ReadWrite, Access::Inspect] {
+            let error = open(&disk, access).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains("segments"), "{error}");
+        }
+    }
+
+    /// A stored drive without files.
+    fn made(folder: &tempfile::TempDir, face: Face) -> std::path::PathBuf {
         let disk = folder.path().join("zoned.oftl");
         let profile = Profile::builtin("tiny").unwrap();
         let device = EmulatedDevice::create(&disk, &profile, 64, MediaTiming::Instant, 1).unwrap();
         let limits = Limits { max_open: 4, max_active: 6 };
-        let zones =
-            ZoneConfig { face: Face::Zones, width: 2, limits, zones: None, extension_bytes: 0, window_blocks: 0 };
+        let zones = ZoneConfig { face, width: 2, limits, zones: None, extension_bytes: 0, window_blocks: 0 };
         let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
         let drive = ZoneFtl::format(device, Config::default(), zones, &mut clock).unwrap();
         drop(drive.close(&mut clock).unwrap());
+        disk
+    }
+
+    #[test]
+    fn a_drive_of_zones_that_is_named_itself_has_files_and_is_looked_at_without_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = made(&folder, Face::Zones);
         let volume = open(&disk, Access::ReadWrite).unwrap();
         let mut writer = volume.create("/log", FileKind::Log).unwrap();
         writer.append(b"here").unwrap();

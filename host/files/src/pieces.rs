@@ -95,8 +95,9 @@ pub(crate) fn read_pieces<T: Shareable, P>(
                 let (after, lent) = dispatcher.wait_until(owner, 0, lend);
                 owner = after;
                 if let Err(stopped) = lent {
-                    requests[index].result = Err(stopped.into());
-                    return;
+                    // Nothing of those behind it was read, either.
+                    let error = FileError::from(stopped);
+                    return requests[index..].iter_mut().for_each(|request| request.result = Err(error.clone()));
                 }
             }
             let tag = owner.tag();

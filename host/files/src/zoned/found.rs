@@ -15,7 +15,7 @@ use openftl_core::BLOCK_BYTES;
 use openftl_dispatch::{Dispatcher, PaceClock};
 use openftl_media::Media;
 use openftl_parts::Access;
-use openftl_zones::{Ftl, Zone, ZoneFtl, ZoneState};
+use openftl_zones::{Face, Ftl, Zone, ZoneFtl, ZoneState};
 use std::sync::Arc;
 
 /// Zones that may be active beside those of files: the catalog's, when it begins anew.
@@ -35,6 +35,11 @@ struct FoundCatalog {
 
 /// Takes over a drive whose zones hold files, or nothing.
 pub(super) fn adopt<M: Media>(drive: ZoneFtl<M>, clock: PaceClock, access: Access) -> Result<ZoneFiles<M>, FileError> {
+    if drive.face() != Face::Zones {
+        return Err(FileError::Invalid(
+            "this is a drive of segments, where a program that fails leaves an error behind: files need kind = \"zones\"".to_owned(),
+        ));
+    }
     let layout = *drive.layout();
     let limits = drive.board().limits();
     expect_enough(layout.zones, limits.max_active)?;
@@ -68,7 +73,11 @@ pub(super) fn adopt<M: Media>(drive: ZoneFtl<M>, clock: PaceClock, access: Acces
     let mut next_number = 1;
     if let Some(FoundCatalog { zone, generation, batches, blocks, is_torn, changes }) = catalog {
         found = Catalog::found(layout.capacity, zone, generation, (batches, blocks), is_torn);
-        next_number += changes.iter().map(|(file, _)| *file).max().unwrap_or(0);
+        let last = changes.iter().map(|(file, _)| *file).max().unwrap_or(0);
+        if generation == u64::MAX || last == u64::MAX {
+            return Err(FileError::Corruption(format!("the catalog has generation {generation}, and file {last}")));
+        }
+        next_number += last;
         changes.into_iter().for_each(|change| found.apply(change));
         name_all(&found, &board, &mut names, &mut zones)?;
     }
@@ -192,7 +201,6 @@ fn name_all(
             if written.is_none_or(|written| first.checked_add(blocks).is_none_or(|end| end > written)) {
                 return Err(wrong(*file, format!("{path} has {extent:?}, which was not written")));
             }
-            zones.adopt(*extent);
             all.push((*extent, *file));
         }
         if names.insert(&path, Node::found(*file, record)).is_some() {
@@ -206,5 +214,6 @@ fn name_all(
             return Err(wrong(*file, format!("{other:?} is of another file, too")));
         }
     }
+    all.into_iter().for_each(|(extent, _)| zones.adopt(extent));
     Ok(())
 }

@@ -219,10 +219,12 @@ impl FileRecord {
             .collect();
         let blocks: u64 = extents.iter().map(|extent| u64::from(extent.blocks)).sum();
         let (bytes, in_blocks) = (header.bytes.get(), blocks * BLOCK_BYTES as u64);
-        // The last block may not be whole, unless a tail follows it.
-        let fits = match tail.len() {
-            0 => bytes <= in_blocks && in_blocks - bytes < BLOCK_BYTES as u64,
-            tail => tail < BLOCK_BYTES && bytes == in_blocks + tail as u64,
+        // The last block of a table may not be whole. A log file goes on behind whole blocks.
+        let fits = match (kind, tail.len()) {
+            (FileKind::Table, 0) => bytes <= in_blocks && in_blocks - bytes < BLOCK_BYTES as u64,
+            (FileKind::Log, tail) => tail < BLOCK_BYTES && bytes == in_blocks + tail as u64,
+            (FileKind::Folder, tail) => tail == 0 && bytes == 0 && in_blocks == 0,
+            (FileKind::Table, _) => false,
         };
         if !fits || extents.iter().any(|extent| extent.blocks == 0) {
             return Err(wrong());
