@@ -257,7 +257,9 @@ pub(crate) fn read(
         let text = "blocks behind the end of the log cannot be read, more than power cuts tear: batches that were durable may be missing";
         *ftl.doubt_mut() = Some(format!("{blocks} {text}"));
     }
-    let open = open.map(|(_, chunk)| chunk);
+    // The log goes on there if nothing in it is needed, and never behind what a power cut has torn.
+    let is_needed = |chunk: ChunkId| placed.iter().any(|placed: &Placed| placed.place.chunk(format) == chunk);
+    let open = open.map(|(_, chunk)| chunk).filter(|chunk| is_needed(*chunk) || !seen.is_torn(*chunk));
     Ok(FoundLog { carried: replayed.carried, placed, groups: versions, open, next_group: number })
 }
 

@@ -112,18 +112,32 @@ impl SeenLog {
     /// A group behind the missing one that shows that this was on media for good; `last` is the one before that.
     pub(crate) fn shows(&self, missing: u64, last: Last) -> Option<u64> {
         let is_behind = |seen: &&Seen| {
-            (missing + 1..missing + GROUPS_SKIPPED).contains(&seen.number)
+            // A repair that skips numbers goes on so far behind the last one: nothing is missing there.
+            (missing + 1..(missing - 1).saturating_add(GROUPS_SKIPPED)).contains(&seen.number)
                 && seen.version >= last.version
                 && seen.sequence >= last.sequence
         };
         let behind = self.seen.iter().filter(is_behind).filter(|seen| {
-            let begin = last.end.filter(|(chunk, _)| *chunk == seen.chunk).map_or(0, |(_, end)| end);
+            let in_chunk = self.seen.iter().filter(|other| other.chunk == seen.chunk && other.number < missing);
+            let older = in_chunk.map(|other| other.block).filter(|block| *block < seen.block).max();
+            let begin = last.end.filter(|(chunk, _)| *chunk == seen.chunk).map(|(_, end)| end).max(older).unwrap_or(0);
+            if seen.block < begin {
+                // It was there before all that is needed.
+                return false;
+            }
             let mut between =
                 self.unreadable[&seen.chunk].iter().filter(|block| (begin..seen.block).contains(*block)).peekable();
             let is_far = |block: &u32| block / self.unit_blocks * self.unit_blocks + self.reach <= seen.block;
             between.peek().is_none() || between.any(is_far)
         });
         behind.map(|seen| seen.number).min()
+    }
+
+    /// Whether a group can be read behind which something in its chunk cannot: a power cut has torn the end, and what follows there would seem to
+    /// show that something before it was lost.
+    pub(crate) fn is_torn(&self, chunk: ChunkId) -> bool {
+        let last = self.seen.iter().filter(|seen| seen.chunk == chunk).map(|seen| seen.block).max();
+        last.is_none_or(|block| self.unreadable_from((chunk, block)) > 0)
     }
 
     /// Blocks of a chunk from `end` on that cannot be read.
