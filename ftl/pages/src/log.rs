@@ -15,7 +15,8 @@
 //! # What is promised if the medium loses a part of it
 //! It has one copy. A group that is missing is noticed if it can be told from one that a power cut has torn (`seen_log`): then the drive is
 //! refused until a repair. The last groups of all cannot be told from those, as long as what is lost is not longer than power cuts tear: their
-//! batches are missing without a word, each as a whole. What is longer, and has nothing behind it, is in the recovery report and a finding of a check.
+//! batches are missing without a word, each as a whole. What is longer, and behind a needed group
+//! that can be read, is in the report of that recovery, and a finding of a check before it. Then the log is written again, and tells no more of it.
 
 use crate::place::Place;
 use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId};
