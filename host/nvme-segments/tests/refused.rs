@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use openftl_nvme_segments::{ConnectError, RemoteSegments};
@@ -79,6 +81,40 @@ fn silent_after(address: std::net::SocketAddr, until: usize) -> std::net::Socket
         }
     });
     here
+}
+
+/// Passes bytes on, and answers so much later while `is_late` says so. Tells how the streams of hosts end; `None`: properly.
+fn late(
+    address: std::net::SocketAddr,
+    by: Duration,
+    is_late: std::sync::Arc<AtomicBool>,
+) -> (std::net::SocketAddr, std::sync::mpsc::Receiver<Option<std::io::ErrorKind>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = listener.local_addr().unwrap();
+    let (ends, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut host, mut server) = (stream.unwrap(), TcpStream::connect(address).unwrap());
+            let (mut its_host, mut its_server) = (host.try_clone().unwrap(), server.try_clone().unwrap());
+            let (ends, is_late) = (ends.clone(), is_late.clone());
+            std::thread::spawn(move || {
+                let end = std::io::copy(&mut its_host, &mut its_server);
+                _ = ends.send(end.err().map(|error| error.kind()));
+            });
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(bytes @ 1..) = server.read(&mut buffer) {
+                    if is_late.load(SeqCst) {
+                        std::thread::sleep(by);
+                    }
+                    if host.write_all(&buffer[..bytes]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (here, ended)
 }
 
 /// Passes PDUs on, and has commands that `status` knows end with another status: it is asked with the opcode, and how many of these there were.
@@ -195,6 +231,29 @@ fn a_server_that_falls_silent_is_given_up() {
     there.write(0, &[7; 20], Durability::Volatile).unwrap();
     let ends = (0..200).map(|_| there.read(0, 1)).find(Result::is_err);
     assert_eq!(ends, Some(Err(IoError::Unrecovered { block: 0 })));
+    let trouble = there.drive.trouble().unwrap().to_owned();
+    assert!(trouble.contains("timed out"), "{trouble}");
+    assert_eq!(there.run(Request::Flush), Err(IoError::ReadOnly));
+    drop(there);
+    served.end();
+}
+
+#[test]
+fn a_link_that_was_given_up_is_closed_at_once_and_an_answer_that_comes_late_is_not_heard() {
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    let is_late = std::sync::Arc::new(AtomicBool::new(false));
+    let (through, ends) = late(served.address, Duration::from_millis(900), is_late.clone());
+    let uri = format!("nvme-tcp://{through}").parse().unwrap();
+    let mut there = Host::new(RemoteSegments::connect_within(&uri, Duration::from_millis(300)).unwrap());
+    there.write(0, &[7; 20], Durability::Volatile).unwrap();
+    is_late.store(true, SeqCst);
+    assert_eq!(there.read(0, 1), Err(IoError::Unrecovered { block: 0 }));
+    // Reset, not ended: the kernel does not go on sending what it has.
+    let reset = std::iter::from_fn(|| ends.recv_timeout(Duration::from_millis(500)).ok())
+        .any(|end| end == Some(std::io::ErrorKind::ConnectionReset));
+    assert!(reset, "the link is still there");
+    std::thread::sleep(Duration::from_millis(700));
+    there.drive.poll(openftl_core::Time(u64::MAX / 2), &mut Vec::new());
     let trouble = there.drive.trouble().unwrap().to_owned();
     assert!(trouble.contains("timed out"), "{trouble}");
     assert_eq!(there.run(Request::Flush), Err(IoError::ReadOnly));
