@@ -322,6 +322,9 @@ impl RemoteSegments {
                     }
                     Ok(())
                 } else {
+                    if !status.is_success() {
+                        zone.refuse(within);
+                    }
                     self.expect_success("write", status)
                 }
             }
@@ -337,6 +340,7 @@ impl RemoteSegments {
                 self.pipeline.give_back(ended.data);
                 return;
             }
+            What::Flush if status.is_success() && self.trouble.is_some() => Err(IoError::ReadOnly),
             What::Flush if status.is_success() && self.has_kept() => Err(self.refusal()),
             What::Flush => self.expect_success("flush", status),
             What::Report { number } => return self.take_report(request, number, status, ended),
@@ -350,8 +354,39 @@ impl RemoteSegments {
         if status.is_success() {
             return Ok(());
         }
-        self.trouble.get_or_insert_with(|| format!("the drive refuses a {what}: {status}"));
+        self.give_up(format!("the drive refuses a {what}: {status}"));
         Err(IoError::ReadOnly)
+    }
+
+    /// The drive is not what it was: from now on nothing is changed, and nothing becomes durable.
+    fn give_up(&mut self, why: String) {
+        if self.trouble.is_none() {
+            self.trouble = Some(why);
+            self.waiting.take_changes().into_iter().for_each(|command| self.refuse(command));
+        }
+    }
+
+    /// This command ends without the drive.
+    fn refuse(&mut self, Command { request, order, what, .. }: Command) {
+        let error = match what {
+            What::Read { first, .. } => IoError::Unrecovered { block: first },
+            What::Write { first, frames, .. } => {
+                frames.into_iter().for_each(|frame| self.frames.release(frame));
+                let (zone, within) = self.shape.place_of(first);
+                let zone = &mut self.zones[zone as usize];
+                zone.changes -= 1;
+                zone.refuse(within);
+                self.waiting.settle(order);
+                IoError::ReadOnly
+            }
+            What::Act { zone, .. } => {
+                self.zones[zone as usize].changes -= 1;
+                self.waiting.settle(order);
+                IoError::ReadOnly
+            }
+            What::Flush | What::Report { .. } => IoError::ReadOnly,
+        };
+        self.command_ended(request, Err(error));
     }
 
     /// Whether blocks are in this process alone.
@@ -370,6 +405,11 @@ impl RemoteSegments {
 
     /// Data of a read go to their frames.
     fn take_data(&mut self, first: u64, frames: &[Frame], ended: &Ended) -> Result<(), IoError> {
+        let (zone, within) = self.shape.place_of(first);
+        let refused = self.zones[zone as usize].refused.filter(|refused| *refused < within + frames.len() as u32);
+        if let Some(refused) = refused {
+            return Err(IoError::Unrecovered { block: first + u64::from(refused.saturating_sub(within)) });
+        }
         let status = Status::from_field(ended.status());
         if !status.is_success() || ended.received < ended.data.len() {
             return Err(IoError::Unrecovered { block: first });
@@ -401,7 +441,7 @@ impl RemoteSegments {
                 number + zones.len() as u32
             }
             Err(why) => {
-                self.trouble.get_or_insert(format!("the drive {why}"));
+                self.give_up(format!("the drive {why}"));
                 self.shape.zones
             }
         };
@@ -427,19 +467,10 @@ impl RemoteSegments {
 
     /// There is no connection any more.
     fn cut_link(&mut self, why: &ClientError) {
-        self.trouble.get_or_insert_with(|| format!("the connection to the drive is cut: {why}"));
+        self.give_up(format!("the connection to the drive is cut: {why}"));
         self.bytes_under_way = 0;
-        for Command { request, what, .. } in self.pipeline.cut_link(why).into_iter().chain(self.waiting.take_all()) {
-            let error = match what {
-                What::Read { first, .. } => IoError::Unrecovered { block: first },
-                What::Write { frames, .. } => {
-                    frames.into_iter().for_each(|frame| self.frames.release(frame));
-                    IoError::ReadOnly
-                }
-                What::Act { .. } | What::Flush | What::Report { .. } => IoError::ReadOnly,
-            };
-            self.command_ended(request, Err(error));
-        }
+        let commands: Vec<Command> = self.pipeline.cut_link(why).into_iter().chain(self.waiting.take_all()).collect();
+        commands.into_iter().for_each(|command| self.refuse(command));
     }
 }
 

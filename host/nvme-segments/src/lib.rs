@@ -26,8 +26,12 @@
 //! # When the connection is cut
 //! Reads fail with [`IoError::Unrecovered`](openftl_parts::target::IoError::Unrecovered) and all else with
 //! [`IoError::ReadOnly`](openftl_parts::target::IoError::ReadOnly), those under way and all later ones; [`RemoteSegments::trouble`] says why. What was flushed
-//! is there; of the rest each segment has a prefix, as after a power cut. It is the same when another host writes to the zones: the drive refuses the next
-//! write here, and nothing more is written.
+//! is there; of the rest each segment has a prefix, as after a power cut.
+//!
+//! # When the drive is not what it was
+//! If the drive refuses what it has no reason to, as it does a write to a zone that another host has written to meanwhile, nothing more is sent that changes
+//! it: what waits and all that comes fails with [`IoError::ReadOnly`](openftl_parts::target::IoError::ReadOnly), flushes too. Reads go on, but not
+//! those of blocks from the first one on that a zone was to have and has refused: nobody knows what is there.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]

@@ -74,6 +74,8 @@ pub(crate) struct Zone {
     pub is_writable: bool,
     /// It is of no use any more.
     pub is_offline: bool,
+    /// The first block that the drive has not taken, though its medium has not failed: nobody knows what is there.
+    pub refused: Option<u32>,
 }
 
 impl Zone {
@@ -92,7 +94,12 @@ impl Zone {
         let is_offline = state == ZoneState::Offline;
         let written = if is_offline { 0 } else { descriptor.written().unwrap_or(capacity) as u32 };
         let is_writable = !matches!(state, ZoneState::ReadOnly | ZoneState::Offline);
-        Ok(Zone { written, settled: written, changes: 0, is_writable, is_offline })
+        Ok(Zone { written, settled: written, changes: 0, is_writable, is_offline, refused: None })
+    }
+
+    /// The drive does not have what was to be written from this block on.
+    pub fn refuse(&mut self, within: u32) {
+        self.refused = Some(self.refused.map_or(within, |other| other.min(within)));
     }
 
     /// Whether it counts against the limit of active zones.

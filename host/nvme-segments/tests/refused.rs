@@ -55,8 +55,45 @@ fn when_another_host_writes_to_the_zones_nothing_more_is_written() {
     let trouble = there.drive.trouble().unwrap().to_owned();
     assert!(trouble.contains("Zone Invalid Write"), "{trouble}");
     assert_eq!(there.write(0, &[2], Durability::Volatile), Err(IoError::ReadOnly));
-    assert_eq!(there.read(0, 1).unwrap(), [1]);
+    assert_eq!(there.run(Request::Flush), Err(IoError::ReadOnly));
+    assert_eq!(there.read(0, 1), Err(IoError::Unrecovered { block: 0 }), "it is not what was written here");
     drop((there, other));
+    served.end();
+}
+
+#[test]
+fn behind_a_write_that_was_refused_nothing_is_written_synced_or_read() {
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    let (write, flush) = (0x01, 0x00);
+    let through = ending_otherwise(served.address, move |opcode, count| {
+        // Data Transfer Error, of the third write; the drive has taken it, which nobody here knows.
+        assert!(opcode != flush || count == 1, "nothing is flushed after it");
+        (opcode == write && count == 3).then_some(0x004)
+    });
+    let mut there = Host::new(RemoteSegments::connect(&format!("nvme-tcp://{through}").parse().unwrap()).unwrap());
+    let capacity = openftl_parts::target::BlockTarget::segment_blocks(&there.drive).unwrap();
+    there.write(0, &[1, 2], Durability::Volatile).unwrap();
+    there.write(capacity, &[3], Durability::Volatile).unwrap();
+    there.run(Request::Flush).unwrap();
+    // More than can be under way: some wait.
+    let writes: Vec<u64> =
+        (2..capacity).map(|block| there.submit_write(block, &[block], Durability::Volatile).unwrap()).collect();
+    let other = there.submit_write(capacity + 1, &[4], Durability::Volatile).unwrap();
+    let trim = Request::Trim { first: capacity, blocks: capacity, durability: Durability::Volatile };
+    let trim = there.submit(trim).unwrap();
+    let flush = there.submit(Request::Flush).unwrap();
+    let mut results = there.ends_of(&[&writes[..], &[other, trim, flush]].concat());
+    assert_eq!(results.pop().unwrap(), Err(IoError::ReadOnly), "the flush");
+    assert_eq!(results.pop().unwrap(), Err(IoError::ReadOnly), "the trim that waited");
+    assert_eq!(results.pop().unwrap(), Err(IoError::ReadOnly), "the write that waited");
+    assert_eq!((results[0], *results.last().unwrap()), (Err(IoError::ReadOnly), Err(IoError::ReadOnly)));
+    assert_eq!(there.read(0, 2).unwrap(), [1, 2]);
+    assert_eq!(there.read(1, 2), Err(IoError::Unrecovered { block: 2 }));
+    assert_eq!(there.read(5, 2), Err(IoError::Unrecovered { block: 5 }));
+    drop(there);
+    let mut again = Host::new(served.connect());
+    assert_eq!(again.read(capacity, 2).unwrap(), [3, 0], "what waited was not sent");
+    drop(again);
     served.end();
 }
 

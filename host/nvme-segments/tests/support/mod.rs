@@ -1,5 +1,6 @@
 //! A server of one drive of segments, seen as zones, in a thread of its own.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
@@ -153,19 +154,19 @@ impl<T: BlockTarget> Host<T> {
 
     /// Waits until this request has ended, and all that end before it.
     pub fn end_of(&mut self, tag: u64) -> Result<(), IoError> {
-        let mut done: Vec<<T as Target>::Done> = Vec::new();
+        self.ends_of(&[tag])[0]
+    }
+
+    /// Waits until all of these requests have ended.
+    pub fn ends_of(&mut self, tags: &[u64]) -> Vec<Result<(), IoError>> {
+        use openftl_parts::target::Ended;
+        let (mut done, mut ends) = (Vec::<<T as Target>::Done>::new(), HashMap::new());
         loop {
             let now = self.clock.now();
             self.drive.poll(now, &mut done);
-            let mut found = None;
-            for done in done.drain(..) {
-                use openftl_parts::target::Ended;
-                if done.tag() == tag {
-                    found = Some(done.result);
-                }
-            }
-            if let Some(result) = found {
-                return result;
+            ends.extend(done.drain(..).map(|done| (done.tag(), done.result)));
+            if tags.iter().all(|tag| ends.contains_key(tag)) {
+                return tags.iter().map(|tag| ends[tag]).collect();
             }
             let due = self.drive.next_due().expect("a request ends");
             self.clock.wait_until(due);
