@@ -341,7 +341,7 @@ impl RemoteSegments {
                 return;
             }
             What::Flush if status.is_success() && self.trouble.is_some() => Err(IoError::ReadOnly),
-            What::Flush if status.is_success() && self.has_kept() => Err(self.refusal()),
+            What::Flush if status.is_success() && !self.kept.is_empty() => Err(self.refusal()),
             What::Flush => self.expect_success("flush", status),
             What::Report { number } => return self.take_report(request, number, status, ended),
         };
@@ -389,17 +389,20 @@ impl RemoteSegments {
         self.command_ended(request, Err(error));
     }
 
-    /// Whether blocks are in this process alone.
-    fn has_kept(&self) -> bool {
-        !self.kept.is_empty()
-    }
-
-    /// Why a flush is refused, because of a segment whose medium has failed.
-    fn refusal(&self) -> IoError {
+    /// Why a flush is refused, because of a segment whose medium has failed. There is one, or the drive is not what it was.
+    fn refusal(&mut self) -> IoError {
         let capacity = u64::from(self.shape.capacity);
         let first = self.kept.first_key_value().map(|(block, _)| self.shape.place_of(*block).0);
         let lost = (0..).zip(&self.zones).find(|(_, zone)| !zone.is_writable && !zone.is_offline);
-        let segment = first.or(lost.map(|(number, _)| number)).unwrap_or(0);
+        let Some(segment) = first.or(lost.map(|(number, _)| number)) else {
+            self.give_up(
+                "the drive refuses a flush because of a zone that has failed, and has no such zone".to_owned(),
+            );
+            return IoError::ReadOnly;
+        };
+        if self.trouble.is_some() {
+            return IoError::ReadOnly;
+        }
         AppendError::SegmentReadOnly { boundary: (u64::from(segment) + 1) * capacity }.into()
     }
 
@@ -449,7 +452,7 @@ impl RemoteSegments {
             self.waiting.push(request, What::Report { number: next }, 0);
             return;
         }
-        let result = if self.trouble.is_some() { IoError::ReadOnly } else { self.refusal() };
+        let result = self.refusal();
         self.command_ended(request, Err(result));
     }
 

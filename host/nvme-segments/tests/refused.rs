@@ -242,19 +242,39 @@ fn what_a_failed_zone_did_not_take_is_kept_until_it_is_trimmed_and_is_never_dura
 #[test]
 fn a_flush_that_a_failed_zone_has_refused_asks_which_one_it_is() {
     let served = Served::new(drive(Face::Zones, LIMITS, 60));
-    let (flush, report) = (0x00, 0x7a);
+    let (write, flush, report) = (0x01, 0x00, 0x7a);
     let reports = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let asked = reports.clone();
     let through = ending_otherwise(served.address, move |opcode, count| {
         asked.fetch_add(usize::from(opcode == report), std::sync::atomic::Ordering::SeqCst);
-        (opcode == flush && count == 1).then_some(0x1ba)
+        (opcode == write && count == 2 || opcode == flush).then_some(0x1ba)
     });
     let mut there = Host::new(RemoteSegments::connect(&format!("nvme-tcp://{through}").parse().unwrap()).unwrap());
     let before = reports.load(std::sync::atomic::Ordering::SeqCst);
+    let capacity = openftl_parts::target::BlockTarget::segment_blocks(&there.drive).unwrap();
     there.write(0, &[1], Durability::Volatile).unwrap();
-    assert!(matches!(there.run(Request::Flush), Err(IoError::Append(AppendError::SegmentReadOnly { .. }))));
+    there.write(capacity, &[2], Durability::Volatile).unwrap();
+    let failed = AppendError::SegmentReadOnly { boundary: 2 * capacity };
+    assert_eq!(there.run(Request::Flush), Err(failed.into()));
     assert!(reports.load(std::sync::atomic::Ordering::SeqCst) > before, "the states of zones were asked for");
-    there.run(Request::Flush).unwrap();
+    assert!(!there.drive.is_read_only());
+    drop(there);
+    served.end();
+}
+
+#[test]
+fn a_flush_that_no_failed_zone_explains_is_not_done() {
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    let flush = 0x00;
+    let through =
+        ending_otherwise(served.address, move |opcode, count| (opcode == flush && count == 1).then_some(0x1ba));
+    let mut there = Host::new(RemoteSegments::connect(&format!("nvme-tcp://{through}").parse().unwrap()).unwrap());
+    there.write(0, &[1], Durability::Volatile).unwrap();
+    assert_eq!(there.run(Request::Flush), Err(IoError::ReadOnly));
+    let trouble = there.drive.trouble().unwrap().to_owned();
+    assert!(trouble.contains("refuses a flush") && trouble.contains("has no such zone"), "{trouble}");
+    assert_eq!(there.write(1, &[2], Durability::Volatile), Err(IoError::ReadOnly));
+    assert_eq!(there.read(0, 1).unwrap(), [1]);
     drop(there);
     served.end();
 }
