@@ -169,7 +169,9 @@ impl RemoteSegments {
             return Err(AppendError::Crossing { first, end: first + blocks, boundary }.into());
         }
         let limit = self.shape.active_max;
-        if zone.written == 0 && self.zones.iter().filter(|zone| zone.is_active(&self.shape)).count() >= limit as usize {
+        if !zone.is_active(&self.shape)
+            && self.zones.iter().filter(|zone| zone.is_active(&self.shape)).count() >= limit as usize
+        {
             return Err(AppendError::TooManyOpen { limit }.into());
         }
         let is_durable = durability == Durability::Durable;
@@ -197,14 +199,14 @@ impl RemoteSegments {
             let (begins, number) = (index * capacity, index as u32);
             let (from, to) = (first.max(begins) - begins, end.min(begins + capacity) - begins);
             let zone = &mut self.zones[number as usize];
-            let is_there = zone.written > 0 || !zone.is_writable && !zone.is_offline;
+            let is_there = zone.written > 0 || zone.is_opened || !zone.is_writable && !zone.is_offline;
             if !is_there || !self.trims.trim(number, from as u32, to as u32, zone.written) {
                 continue;
             }
             // A segment whose medium has failed is never written again: what the drive has of it is given back.
             let action = if zone.is_writable { Action::Reset } else { Action::Offline };
             zone.is_offline |= action == Action::Offline;
-            (zone.written, zone.settled) = (0, 0);
+            (zone.written, zone.settled, zone.is_opened) = (0, 0, false);
             zone.changes += 1;
             self.trims.forget(number);
             self.kept.retain(|block, _| !(begins..begins + capacity).contains(block));

@@ -6,9 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use openftl_nvme::command::zoned::{OPEN_WITH_WINDOW, send_dword};
+use openftl_nvme_media::connect::connect;
 use openftl_nvme_segments::{ConnectError, RemoteSegments};
+use openftl_nvme_tcp::nvm::ZonePlace;
 use openftl_parts::target::{AppendError, Durability, IoError, Request, Target};
-use openftl_zones::{Face, Limits};
+use openftl_zones::{Action, Face, Limits};
 
 use crate::support::*;
 
@@ -43,6 +46,44 @@ fn more_segments_than_may_be_written_in_part_are_refused_here() {
     assert_eq!(error, Err(AppendError::TooManyOpen { limit: 3 }.into()));
     assert!(!there.drive.is_read_only(), "the drive was not asked");
     drop(there);
+    served.end();
+}
+
+/// Somebody else does this with a zone.
+fn send_zone(served: &Served, first: u64, dword: u32) {
+    let association = connect(&served.uri(), "nqn.2026-11.org.openftl:other", 4, Duration::from_secs(5)).unwrap();
+    association.io_queue(2).unwrap().zone_send(ZonePlace { namespace: 1, first }, dword).unwrap();
+}
+
+#[test]
+fn zones_that_somebody_has_opened_count_as_active_until_they_are_trimmed() {
+    let served = Served::new(drive(Face::Zones, Limits { max_open: 3, max_active: 3 }, 60));
+    let capacity = openftl_parts::target::BlockTarget::segment_blocks(&served.connect()).unwrap();
+    let size = capacity.next_power_of_two();
+    send_zone(&served, 0, send_dword(Action::Open, false));
+    send_zone(&served, size, send_dword(Action::Open, false));
+    let mut there = Host::new(served.connect());
+    there.write(2 * capacity, &[7], Durability::Volatile).unwrap();
+    let error = there.write(3 * capacity, &[7], Durability::Volatile);
+    assert_eq!(error, Err(AppendError::TooManyOpen { limit: 3 }.into()));
+    there.write(0, &[8], Durability::Volatile).expect("it is active already");
+    let trim = Request::Trim { first: capacity, blocks: capacity, durability: Durability::Volatile };
+    there.run(trim).unwrap();
+    there.write(3 * capacity, &[9], Durability::Volatile).expect("the other one was given back");
+    there.run(Request::Flush).unwrap();
+    drop(there);
+    served.end();
+}
+
+#[test]
+fn a_zone_with_a_random_write_area_is_refused_with_the_way_to_give_it_back() {
+    let served = Served::new(drive_with_windows(Face::Zones, LIMITS, 60, 16));
+    let size = openftl_parts::target::BlockTarget::segment_blocks(&served.connect()).unwrap().next_power_of_two();
+    send_zone(&served, size, OPEN_WITH_WINDOW);
+    let text = refused(&served.uri().to_string()).to_string();
+    assert!(text.contains("random write area in zone 1") && text.contains("zones reset"), "{text}");
+    send_zone(&served, size, send_dword(Action::Reset, false));
+    drop(served.connect());
     served.end();
 }
 

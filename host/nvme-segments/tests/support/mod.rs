@@ -44,10 +44,15 @@ impl Clock for Patient {
 
 /// A small drive in memory, on flash that takes its time.
 pub fn drive(face: Face, limits: Limits, chunks: u32) -> Drive {
+    drive_with_windows(face, limits, chunks, 0)
+}
+
+/// The same, whose zones can have random write areas of so many blocks.
+pub fn drive_with_windows(face: Face, limits: Limits, chunks: u32, window_blocks: u32) -> Drive {
     let profile = Profile::builtin("tiny").unwrap();
     let device = EmulatedDevice::new(profile, chunks, Store::Ram, Timing::Modelled, 1).unwrap();
     let config = Config { host_frames: 2048, checkpoint_log_blocks: Some(24), ..Config::default() };
-    let zones = ZoneConfig { face, width: 3, limits, zones: None, extension_bytes: 0, window_blocks: 0 };
+    let zones = ZoneConfig { face, width: 3, limits, zones: None, extension_bytes: 0, window_blocks };
     ZoneFtl::format(device, config, zones, &mut WallClock::new()).unwrap()
 }
 
