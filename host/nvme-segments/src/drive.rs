@@ -131,7 +131,8 @@ impl RemoteSegments {
         let (mut at, mut rest, mut commands) = (first, frames, Vec::new());
         while !rest.is_empty() {
             let (zone, within) = self.shape.place_of(at);
-            if self.zones[zone as usize].is_offline {
+            let known = &self.zones[zone as usize];
+            if known.is_offline && known.written == 0 {
                 return Err(IoError::Unrecovered { block: at });
             }
             let here = (self.shape.capacity - within).min(self.shape.transfer_max) as usize;
@@ -330,6 +331,17 @@ impl RemoteSegments {
                     self.expect_success("write", status)
                 }
             }
+            What::Act { zone, action: Action::Reset }
+                if status.code() == Status::ZONE_INVALID_TRANSITION.code() && self.trouble.is_none() =>
+            {
+                // Its medium has failed, which nobody has told: it is given up, in the place of the reset.
+                let known = &mut self.zones[zone as usize];
+                (known.is_writable, known.is_offline) = (false, true);
+                let what = What::Act { zone, action: Action::Offline };
+                self.waiting.put_back(Command { request, order, what, bytes: 0 });
+                self.pipeline.give_back(ended.data);
+                return;
+            }
             What::Act { zone, .. } => {
                 self.waiting.settle(order);
                 self.zones[zone as usize].changes -= 1;
@@ -416,11 +428,15 @@ impl RemoteSegments {
             return Err(IoError::Unrecovered { block: first + u64::from(refused.saturating_sub(within)) });
         }
         let status = Status::from_field(ended.status());
-        if !status.is_success() || ended.received < ended.data.len() {
-            return Err(IoError::Unrecovered { block: first });
-        }
-        if !ended.intact {
-            return Err(IoError::WrongBlock { block: first });
+        // Blocks that are kept are not the drive's to read: their zone may be offline.
+        let missing = (first..).take(frames.len()).find(|block| !self.kept.contains_key(block));
+        if let Some(block) = missing {
+            if !status.is_success() || ended.received < ended.data.len() {
+                return Err(IoError::Unrecovered { block });
+            }
+            if !ended.intact {
+                return Err(IoError::WrongBlock { block });
+            }
         }
         let (blocks, _) = ended.data.as_chunks::<BLOCK_BYTES>();
         for ((frame, bytes), block) in frames.iter().zip(blocks).zip(first..) {

@@ -304,6 +304,36 @@ fn a_flush_that_a_failed_zone_has_refused_asks_which_one_it_is() {
 }
 
 #[test]
+fn a_zone_that_cannot_be_reset_is_given_up_and_what_was_written_behind_that_is_kept() {
+    let (write, zone_send) = (0x01, 0x79);
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    // The reset does not go, taking the zone offline does, and then it takes no writes.
+    let through = ending_otherwise(served.address, move |opcode, count| match (opcode, count) {
+        (opcode, 1) if opcode == zone_send => Some(0x1bf),
+        (opcode, 2) if opcode == zone_send => Some(0),
+        (opcode, 3) if opcode == write => Some(0x1bb),
+        _ => None,
+    });
+    let mut there = Host::new(RemoteSegments::connect(&format!("nvme-tcp://{through}").parse().unwrap()).unwrap());
+    let capacity = openftl_parts::target::BlockTarget::segment_blocks(&there.drive).unwrap();
+    there.write(0, &[1, 2], Durability::Volatile).unwrap();
+    there.write(capacity, &[3], Durability::Volatile).unwrap();
+    let trim = Request::Trim { first: 0, blocks: capacity, durability: Durability::Volatile };
+    let trim = there.submit(trim).unwrap();
+    let write = there.submit_write(0, &[4, 5], Durability::Volatile).unwrap();
+    let flush = there.submit(Request::Flush).unwrap();
+    let failed = AppendError::SegmentReadOnly { boundary: capacity };
+    assert_eq!(there.ends_of(&[trim, write, flush]), [Ok(()), Ok(()), Err(failed.into())]);
+    assert!(!there.drive.is_read_only());
+    assert!(!openftl_parts::target::SegmentTarget::segment(&there.drive, 0).is_writable);
+    assert_eq!(there.read(0, 2).unwrap(), [4, 5], "it is here until it is trimmed");
+    there.run(Request::Trim { first: 0, blocks: capacity, durability: Durability::Volatile }).unwrap_err();
+    assert!(there.drive.is_read_only(), "the zone has not failed, so it cannot be taken offline");
+    drop(there);
+    served.end();
+}
+
+#[test]
 fn a_flush_that_no_failed_zone_explains_is_not_done() {
     let served = Served::new(drive(Face::Zones, LIMITS, 60));
     let flush = 0x00;
