@@ -34,6 +34,9 @@ const REQUESTS_MAX: usize = openftl_parts::target::REQUESTS_MAX;
 /// How long after a look at the connection the next one is due while commands are under way.
 const LOOK_AFTER: Nanos = Nanos::from_micros(50);
 
+/// How a read ends whose blocks the medium does not have any more. However else it ends, they may be there.
+const MEDIUM_HAS_LOST: [Status; 3] = [Status::UNRECOVERED_READ, Status::DEALLOCATED_BLOCK, Status::ZONE_OFFLINE];
+
 type Block = Box<[u8; BLOCK_BYTES]>;
 
 /// See the crate.
@@ -431,7 +434,15 @@ impl RemoteSegments {
         // Blocks that are kept are not the drive's to read: their zone may be offline.
         let missing = (first..).take(frames.len()).find(|block| !self.kept.contains_key(block));
         if let Some(block) = missing {
-            if !status.is_success() || ended.received < ended.data.len() {
+            if !status.is_success() {
+                if !MEDIUM_HAS_LOST.iter().any(|lost| lost.code() == status.code()) {
+                    self.give_up(format!("the drive refuses a read: {status}"));
+                }
+                return Err(IoError::Unrecovered { block });
+            }
+            if ended.received < ended.data.len() {
+                let (received, wanted) = (ended.received, ended.data.len());
+                self.give_up(format!("the drive brings {received} bytes of {wanted} that are read"));
                 return Err(IoError::Unrecovered { block });
             }
             if !ended.intact {

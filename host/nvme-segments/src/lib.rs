@@ -30,7 +30,8 @@
 //!
 //! # When the drive is not what it was
 //! If the drive refuses what it has no reason to, as it does a write to a zone that another host has written to meanwhile, nothing more is sent that changes
-//! it: what waits and all that comes fails with [`IoError::ReadOnly`](openftl_parts::target::IoError::ReadOnly), flushes too. Reads go on, but not
+//! it: what waits and all that comes fails with [`IoError::ReadOnly`](openftl_parts::target::IoError::ReadOnly), flushes too. It is the same if
+//! a read is refused for another reason than that the medium has lost its blocks: they may be there. Reads go on, but not
 //! those of blocks from the first one on that a zone was to have and has refused: nobody knows what is there.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -209,6 +209,9 @@ fn ending_otherwise(
     }
     const COMMAND: u8 = 0x04;
     const RESPONSE: u8 = 0x05;
+    const DATA: u8 = 0x07;
+    /// Of the last data of a command: it has ended well, and no response follows.
+    const SUCCESS: u8 = 1 << 3;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let here = listener.local_addr().unwrap();
     let status = std::sync::Arc::new(status);
@@ -231,13 +234,27 @@ fn ending_otherwise(
             std::thread::spawn(move || {
                 let (mut opcodes, mut counts) = (std::collections::HashMap::new(), [0; 256]);
                 while let Some(mut pdu) = pdu(&mut server) {
-                    if pdu[0] == RESPONSE {
-                        opcodes.extend(named.try_iter());
-                        let opcode = opcodes[&u16::from_le_bytes([pdu[20], pdu[21]])];
+                    opcodes.extend(named.try_iter());
+                    let mut status_of = |id: &[u8]| {
+                        let opcode = opcodes[&u16::from_le_bytes([id[0], id[1]])];
                         counts[usize::from(opcode)] += 1;
-                        if let Some(status) = status(opcode, counts[usize::from(opcode)]) {
-                            pdu[22..24].copy_from_slice(&(status << 1).to_le_bytes());
-                        }
+                        status(opcode, counts[usize::from(opcode)]).map(|status| (status << 1).to_le_bytes())
+                    };
+                    if pdu[0] == RESPONSE
+                        && let Some(status) = status_of(&pdu[20..22])
+                    {
+                        pdu[22..24].copy_from_slice(&status);
+                    }
+                    if pdu[0] == DATA
+                        && pdu[1] & SUCCESS != 0
+                        && let Some(status) = status_of(&pdu[8..10])
+                    {
+                        pdu[1] &= !SUCCESS;
+                        let mut response = vec![0; 24];
+                        (response[0], response[2], response[4]) = (RESPONSE, 24, 24);
+                        response[20..22].copy_from_slice(&pdu[8..10]);
+                        response[22..].copy_from_slice(&status);
+                        pdu.extend(response);
                     }
                     if host.write_all(&pdu).is_err() {
                         return;
@@ -329,6 +346,29 @@ fn a_zone_that_cannot_be_reset_is_given_up_and_what_was_written_behind_that_is_k
     assert_eq!(there.read(0, 2).unwrap(), [4, 5], "it is here until it is trimmed");
     there.run(Request::Trim { first: 0, blocks: capacity, durability: Durability::Volatile }).unwrap_err();
     assert!(there.drive.is_read_only(), "the zone has not failed, so it cannot be taken offline");
+    drop(there);
+    served.end();
+}
+
+#[test]
+fn only_a_read_that_says_so_has_found_that_the_medium_lost_its_blocks() {
+    let read = 0x02;
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    // Unrecovered Read Error, then Namespace Not Ready.
+    let through = ending_otherwise(served.address, move |opcode, count| match count {
+        1 if opcode == read => Some(0x281),
+        2 if opcode == read => Some(0x082),
+        _ => None,
+    });
+    let mut there = Host::new(RemoteSegments::connect(&format!("nvme-tcp://{through}").parse().unwrap()).unwrap());
+    there.write(0, &[1], Durability::Durable).unwrap();
+    assert_eq!(there.read(0, 1), Err(IoError::Unrecovered { block: 0 }));
+    assert!(!there.drive.is_read_only());
+    assert_eq!(there.read(0, 1), Err(IoError::Unrecovered { block: 0 }));
+    let trouble = there.drive.trouble().unwrap().to_owned();
+    assert!(trouble.contains("refuses a read") && trouble.contains("0082h"), "{trouble}");
+    assert_eq!(there.write(1, &[2], Durability::Volatile), Err(IoError::ReadOnly));
+    assert_eq!(there.read(0, 1).unwrap(), [1]);
     drop(there);
     served.end();
 }
