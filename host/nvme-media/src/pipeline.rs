@@ -14,19 +14,19 @@ use openftl_nvme::SubmissionEntry;
 use openftl_nvme_tcp::SUBMISSION_BYTES;
 use openftl_nvme_tcp::client::{Client, ClientError, Ended, Payload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::set_socket_linger;
 use zerocopy::IntoBytes;
 
 /// See the module.
 pub struct Pipeline<N> {
-    io: Client<TcpStream>,
+    /// `Err`: why there is no link any more.
+    io: Result<Client<TcpStream>, String>,
     /// By the client's tag.
     notes: Vec<Option<N>>,
     free: Vec<u32>,
     under_way: usize,
     /// Buffers of commands that have ended.
     buffers: Vec<Vec<u8>>,
-    /// Why there is no link any more.
-    cut: Option<String>,
 }
 
 impl<N> Pipeline<N> {
@@ -36,13 +36,13 @@ impl<N> Pipeline<N> {
     /// If the stream cannot be one that does not block.
     pub fn new(io: Client<TcpStream>) -> Result<Pipeline<N>, ClientError> {
         io.stream().set_nonblocking(true)?;
-        Ok(Pipeline { io, notes: Vec::new(), free: Vec::new(), under_way: 0, buffers: Vec::new(), cut: None })
+        Ok(Pipeline { io: Ok(io), notes: Vec::new(), free: Vec::new(), under_way: 0, buffers: Vec::new() })
     }
 
-    /// Whether another command can be submitted.
+    /// Whether another command can be submitted. None can be to a link that is cut.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.io.has_room()
+        self.io.as_ref().is_ok_and(Client::has_room)
     }
 
     /// Commands under way.
@@ -54,7 +54,7 @@ impl<N> Pipeline<N> {
     /// Why there is no link any more, if there is none.
     #[must_use]
     pub fn cut(&self) -> Option<&str> {
-        self.cut.as_deref()
+        self.io.as_ref().err().map(String::as_str)
     }
 
     /// An empty buffer, one that was used before if there is one.
@@ -73,7 +73,7 @@ impl<N> Pipeline<N> {
 
     /// Submits a command, with a list of addresses if it has one; only while there is room, and a link.
     pub fn submit(&mut self, note: N, entry: &SubmissionEntry, list: &[u8], payload: Payload) {
-        assert!(self.cut.is_none(), "nothing is submitted to a link that is cut");
+        let io = self.io.as_mut().expect("nothing is submitted to a link that is cut");
         let index = self.free.pop().unwrap_or_else(|| {
             self.notes.push(None);
             self.notes.len() as u32 - 1
@@ -81,15 +81,16 @@ impl<N> Pipeline<N> {
         self.notes[index as usize] = Some(note);
         self.under_way += 1;
         let bytes: &[u8; SUBMISSION_BYTES] = entry.as_bytes().try_into().expect("an entry has 64 bytes");
-        self.io.submit_with_list(index.into(), bytes, list, payload);
+        io.submit_with_list(index.into(), bytes, list, payload);
     }
 
     /// Sends and receives what the stream takes and gives at once. `None`: no command has ended.
     ///
     /// # Errors
-    /// What ended the connection: the link is to be [cut](Pipeline::cut_link).
+    /// What ended the connection: the link is to be [cut](Pipeline::cut_link). Also if it is.
     pub fn try_end(&mut self) -> Result<Option<(N, Ended)>, ClientError> {
-        let Some(ended) = self.io.try_wait()? else { return Ok(None) };
+        let io = self.io.as_mut().map_err(|_| not_connected())?;
+        let Some(ended) = io.try_wait()? else { return Ok(None) };
         let note = self.notes[ended.tag as usize].take().expect("a command ends once");
         self.free.push(ended.tag as u32);
         self.under_way -= 1;
@@ -99,13 +100,14 @@ impl<N> Pipeline<N> {
     /// Waits until something can be received, or sent that waits for it.
     ///
     /// # Errors
-    /// If nothing can be within this time, or waiting fails.
+    /// If nothing can be within this time, waiting fails, or the link is cut.
     pub fn wait(&mut self, most: Duration) -> Result<(), ClientError> {
+        let io = self.io.as_ref().map_err(|_| not_connected())?;
         let mut wanted = PollFlags::IN;
-        if self.io.wants_to_send() {
+        if io.wants_to_send() {
             wanted |= PollFlags::OUT;
         }
-        let mut sockets = [PollFd::new(self.io.stream(), wanted)];
+        let mut sockets = [PollFd::new(io.stream(), wanted)];
         let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
         match poll(&mut sockets, Some(&most)) {
             Ok(0) => Err(ClientError::Stream(io::ErrorKind::TimedOut.into())),
@@ -114,13 +116,18 @@ impl<N> Pipeline<N> {
         }
     }
 
-    /// There is no link any more. Returns the notes of the commands under way, unless it was cut before.
+    /// There is no link any more: the stream is closed, and what it has taken and not sent is discarded. Returns the notes of the commands
+    /// under way, unless it was cut before.
     pub fn cut_link(&mut self, why: &ClientError) -> Vec<N> {
-        if self.cut.is_some() {
-            return Vec::new();
-        }
-        self.cut = Some(why.to_string());
+        let Ok(io) = &self.io else { return Vec::new() };
+        // Without it the kernel would go on sending writes that count as failed. A stream that is broken already has nothing to send.
+        let _ = set_socket_linger(io.stream(), Some(Duration::ZERO));
+        self.io = Err(why.to_string());
         self.under_way = 0;
         self.notes.iter_mut().filter_map(Option::take).collect()
     }
+}
+
+fn not_connected() -> ClientError {
+    ClientError::Stream(io::ErrorKind::NotConnected.into())
 }

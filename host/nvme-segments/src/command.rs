@@ -120,6 +120,14 @@ impl Waiting {
         self.changes.is_empty() && self.others.is_empty()
     }
 
+    /// All that waits but reads: nothing more is changed.
+    pub fn take_changes(&mut self) -> Vec<Command> {
+        let is_read = |command: &Command| matches!(command.what, What::Read { .. });
+        let (reads, others): (Vec<Command>, Vec<Command>) = self.others.drain(..).partition(is_read);
+        self.others.extend(reads);
+        self.changes.drain(..).chain(others).collect()
+    }
+
     /// All that waits: the link is cut.
     pub fn take_all(&mut self) -> Vec<Command> {
         self.unsettled.clear();

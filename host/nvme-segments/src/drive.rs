@@ -34,6 +34,9 @@ const REQUESTS_MAX: usize = openftl_parts::target::REQUESTS_MAX;
 /// How long after a look at the connection the next one is due while commands are under way.
 const LOOK_AFTER: Nanos = Nanos::from_micros(50);
 
+/// How a read ends whose blocks the medium does not have any more. However else it ends, they may be there.
+const MEDIUM_HAS_LOST: [Status; 3] = [Status::UNRECOVERED_READ, Status::DEALLOCATED_BLOCK, Status::ZONE_OFFLINE];
+
 type Block = Box<[u8; BLOCK_BYTES]>;
 
 /// See the crate.
@@ -131,7 +134,8 @@ impl RemoteSegments {
         let (mut at, mut rest, mut commands) = (first, frames, Vec::new());
         while !rest.is_empty() {
             let (zone, within) = self.shape.place_of(at);
-            if self.zones[zone as usize].is_offline {
+            let known = &self.zones[zone as usize];
+            if known.is_offline && known.written == 0 {
                 return Err(IoError::Unrecovered { block: at });
             }
             let here = (self.shape.capacity - within).min(self.shape.transfer_max) as usize;
@@ -169,7 +173,9 @@ impl RemoteSegments {
             return Err(AppendError::Crossing { first, end: first + blocks, boundary }.into());
         }
         let limit = self.shape.active_max;
-        if zone.written == 0 && self.zones.iter().filter(|zone| zone.is_active(&self.shape)).count() >= limit as usize {
+        if !zone.is_active(&self.shape)
+            && self.zones.iter().filter(|zone| zone.is_active(&self.shape)).count() >= limit as usize
+        {
             return Err(AppendError::TooManyOpen { limit }.into());
         }
         let is_durable = durability == Durability::Durable;
@@ -197,14 +203,14 @@ impl RemoteSegments {
             let (begins, number) = (index * capacity, index as u32);
             let (from, to) = (first.max(begins) - begins, end.min(begins + capacity) - begins);
             let zone = &mut self.zones[number as usize];
-            let is_there = zone.written > 0 || !zone.is_writable && !zone.is_offline;
+            let is_there = zone.written > 0 || zone.is_opened || !zone.is_writable && !zone.is_offline;
             if !is_there || !self.trims.trim(number, from as u32, to as u32, zone.written) {
                 continue;
             }
             // A segment whose medium has failed is never written again: what the drive has of it is given back.
             let action = if zone.is_writable { Action::Reset } else { Action::Offline };
             zone.is_offline |= action == Action::Offline;
-            (zone.written, zone.settled) = (0, 0);
+            (zone.written, zone.settled, zone.is_opened) = (0, 0, false);
             zone.changes += 1;
             self.trims.forget(number);
             self.kept.retain(|block, _| !(begins..begins + capacity).contains(block));
@@ -322,8 +328,22 @@ impl RemoteSegments {
                     }
                     Ok(())
                 } else {
+                    if !status.is_success() {
+                        zone.refuse(within);
+                    }
                     self.expect_success("write", status)
                 }
+            }
+            What::Act { zone, action: Action::Reset }
+                if status.code() == Status::ZONE_INVALID_TRANSITION.code() && self.trouble.is_none() =>
+            {
+                // Its medium has failed, which nobody has told: it is given up, in the place of the reset.
+                let known = &mut self.zones[zone as usize];
+                (known.is_writable, known.is_offline) = (false, true);
+                let what = What::Act { zone, action: Action::Offline };
+                self.waiting.put_back(Command { request, order, what, bytes: 0 });
+                self.pipeline.give_back(ended.data);
+                return;
             }
             What::Act { zone, .. } => {
                 self.waiting.settle(order);
@@ -337,7 +357,8 @@ impl RemoteSegments {
                 self.pipeline.give_back(ended.data);
                 return;
             }
-            What::Flush if status.is_success() && self.has_kept() => Err(self.refusal()),
+            What::Flush if status.is_success() && self.trouble.is_some() => Err(IoError::ReadOnly),
+            What::Flush if status.is_success() && !self.kept.is_empty() => Err(self.refusal()),
             What::Flush => self.expect_success("flush", status),
             What::Report { number } => return self.take_report(request, number, status, ended),
         };
@@ -350,32 +371,83 @@ impl RemoteSegments {
         if status.is_success() {
             return Ok(());
         }
-        self.trouble.get_or_insert_with(|| format!("the drive refuses a {what}: {status}"));
+        self.give_up(format!("the drive refuses a {what}: {status}"));
         Err(IoError::ReadOnly)
     }
 
-    /// Whether blocks are in this process alone.
-    fn has_kept(&self) -> bool {
-        !self.kept.is_empty()
+    /// The drive is not what it was: from now on nothing is changed, and nothing becomes durable.
+    fn give_up(&mut self, why: String) {
+        if self.trouble.is_none() {
+            self.trouble = Some(why);
+            self.waiting.take_changes().into_iter().for_each(|command| self.refuse(command));
+        }
     }
 
-    /// Why a flush is refused, because of a segment whose medium has failed.
-    fn refusal(&self) -> IoError {
+    /// This command ends without the drive.
+    fn refuse(&mut self, Command { request, order, what, .. }: Command) {
+        let error = match what {
+            What::Read { first, .. } => IoError::Unrecovered { block: first },
+            What::Write { first, frames, .. } => {
+                frames.into_iter().for_each(|frame| self.frames.release(frame));
+                let (zone, within) = self.shape.place_of(first);
+                let zone = &mut self.zones[zone as usize];
+                zone.changes -= 1;
+                zone.refuse(within);
+                self.waiting.settle(order);
+                IoError::ReadOnly
+            }
+            What::Act { zone, .. } => {
+                self.zones[zone as usize].changes -= 1;
+                self.waiting.settle(order);
+                IoError::ReadOnly
+            }
+            What::Flush | What::Report { .. } => IoError::ReadOnly,
+        };
+        self.command_ended(request, Err(error));
+    }
+
+    /// Why a flush is refused, because of a segment whose medium has failed. There is one, or the drive is not what it was.
+    fn refusal(&mut self) -> IoError {
         let capacity = u64::from(self.shape.capacity);
         let first = self.kept.first_key_value().map(|(block, _)| self.shape.place_of(*block).0);
         let lost = (0..).zip(&self.zones).find(|(_, zone)| !zone.is_writable && !zone.is_offline);
-        let segment = first.or(lost.map(|(number, _)| number)).unwrap_or(0);
+        let Some(segment) = first.or(lost.map(|(number, _)| number)) else {
+            self.give_up(
+                "the drive refuses a flush because of a zone that has failed, and has no such zone".to_owned(),
+            );
+            return IoError::ReadOnly;
+        };
+        if self.trouble.is_some() {
+            return IoError::ReadOnly;
+        }
         AppendError::SegmentReadOnly { boundary: (u64::from(segment) + 1) * capacity }.into()
     }
 
     /// Data of a read go to their frames.
     fn take_data(&mut self, first: u64, frames: &[Frame], ended: &Ended) -> Result<(), IoError> {
-        let status = Status::from_field(ended.status());
-        if !status.is_success() || ended.received < ended.data.len() {
-            return Err(IoError::Unrecovered { block: first });
+        let (zone, within) = self.shape.place_of(first);
+        let refused = self.zones[zone as usize].refused.filter(|refused| *refused < within + frames.len() as u32);
+        if let Some(refused) = refused {
+            return Err(IoError::Unrecovered { block: first + u64::from(refused.saturating_sub(within)) });
         }
-        if !ended.intact {
-            return Err(IoError::WrongBlock { block: first });
+        let status = Status::from_field(ended.status());
+        // Blocks that are kept are not the drive's to read: their zone may be offline.
+        let missing = (first..).take(frames.len()).find(|block| !self.kept.contains_key(block));
+        if let Some(block) = missing {
+            if !status.is_success() {
+                if !MEDIUM_HAS_LOST.iter().any(|lost| lost.code() == status.code()) {
+                    self.give_up(format!("the drive refuses a read: {status}"));
+                }
+                return Err(IoError::Unrecovered { block });
+            }
+            if ended.received < ended.data.len() {
+                let (received, wanted) = (ended.received, ended.data.len());
+                self.give_up(format!("the drive brings {received} bytes of {wanted} that are read"));
+                return Err(IoError::Unrecovered { block });
+            }
+            if !ended.intact {
+                return Err(IoError::WrongBlock { block });
+            }
         }
         let (blocks, _) = ended.data.as_chunks::<BLOCK_BYTES>();
         for ((frame, bytes), block) in frames.iter().zip(blocks).zip(first..) {
@@ -401,7 +473,7 @@ impl RemoteSegments {
                 number + zones.len() as u32
             }
             Err(why) => {
-                self.trouble.get_or_insert(format!("the drive {why}"));
+                self.give_up(format!("the drive {why}"));
                 self.shape.zones
             }
         };
@@ -409,7 +481,7 @@ impl RemoteSegments {
             self.waiting.push(request, What::Report { number: next }, 0);
             return;
         }
-        let result = if self.trouble.is_some() { IoError::ReadOnly } else { self.refusal() };
+        let result = self.refusal();
         self.command_ended(request, Err(result));
     }
 
@@ -427,19 +499,10 @@ impl RemoteSegments {
 
     /// There is no connection any more.
     fn cut_link(&mut self, why: &ClientError) {
-        self.trouble.get_or_insert_with(|| format!("the connection to the drive is cut: {why}"));
+        self.give_up(format!("the connection to the drive is cut: {why}"));
         self.bytes_under_way = 0;
-        for Command { request, what, .. } in self.pipeline.cut_link(why).into_iter().chain(self.waiting.take_all()) {
-            let error = match what {
-                What::Read { first, .. } => IoError::Unrecovered { block: first },
-                What::Write { frames, .. } => {
-                    frames.into_iter().for_each(|frame| self.frames.release(frame));
-                    IoError::ReadOnly
-                }
-                What::Act { .. } | What::Flush | What::Report { .. } => IoError::ReadOnly,
-            };
-            self.command_ended(request, Err(error));
-        }
+        let commands: Vec<Command> = self.pipeline.cut_link(why).into_iter().chain(self.waiting.take_all()).collect();
+        commands.into_iter().for_each(|command| self.refuse(command));
     }
 }
 

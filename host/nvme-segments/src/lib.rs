@@ -20,14 +20,24 @@
 //! # Segments that fail
 //! If the drive refuses a write because the medium of its zone has failed, the data stay in this process: they can be read until the segment is trimmed,
 //! and flushes are refused with [`AppendError::SegmentReadOnly`](openftl_parts::target::AppendError::SegmentReadOnly), as those of a drive of this
-//! process are. After such a flush the states of all zones are asked for. A report does not say how far a zone is written that was read only before
-//! the connection was made: it counts as written to its end.
+//! process are. After such a flush the states of all zones are asked for; if none has failed, nothing explains it, and nothing more is changed. A zone
+//! that cannot be reset, because it has failed unnoticed, is taken offline in place of the reset. A report does not say how far a zone is written that was
+//! read only before the connection was made: it counts as written to its end.
 //!
 //! # When the connection is cut
 //! Reads fail with [`IoError::Unrecovered`](openftl_parts::target::IoError::Unrecovered) and all else with
 //! [`IoError::ReadOnly`](openftl_parts::target::IoError::ReadOnly), those under way and all later ones; [`RemoteSegments::trouble`] says why. What was flushed
-//! is there; of the rest each segment has a prefix, as after a power cut. It is the same when another host writes to the zones: the drive refuses the next
-//! write here, and nothing more is written.
+//! is there; of the rest each segment has a prefix, as after a power cut.
+//!
+//! # When the drive is not what it was
+//! If the drive refuses what it has no reason to, as it does a write to a zone that another host has written to meanwhile, nothing more is sent that changes
+//! it: what waits and all that comes fails with [`IoError::ReadOnly`](openftl_parts::target::IoError::ReadOnly), flushes too. It is the same if a read is
+//! refused for another reason than that the medium has lost its blocks: they may be there. Reads go on, but not those of a zone's blocks from the first one on
+//! that it has not taken: nobody knows what is there.
+//!
+//! # One host
+//! Nobody but the user prevents that two hosts use one drive, and then what was flushed is lost: each resets zones that are of no use to it and have the
+//! other's data by now, and no drive refuses a reset. Writes are refused where they are not at the write pointer of their zone, which may be too late.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]

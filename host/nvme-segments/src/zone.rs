@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use openftl_core::BLOCK_BYTES;
 use openftl_nvme::wire::identify::{IdentifyNamespace, cns, csi};
-use openftl_nvme::wire::zoned::{REPORT_OF_ALL, ReportHead, ZoneDescriptor, ZonedNamespace};
+use openftl_nvme::wire::zoned::{REPORT_OF_ALL, ReportHead, ZoneDescriptor, ZonedNamespace, attribute};
 use openftl_nvme_media::association::Association;
 use openftl_nvme_media::connect::{ConnectError, connect};
 use openftl_nvme_media::uri::DriveUri;
@@ -72,8 +72,12 @@ pub(crate) struct Zone {
     /// Writes and trims under way.
     pub changes: u32,
     pub is_writable: bool,
+    /// Somebody has opened it; it is active although nothing is written to it.
+    pub is_opened: bool,
     /// It is of no use any more.
     pub is_offline: bool,
+    /// The first block that the drive has not taken, though its medium has not failed: nobody knows what is there.
+    pub refused: Option<u32>,
 }
 
 impl Zone {
@@ -89,15 +93,26 @@ impl Zone {
         if capacity != u64::from(shape.capacity) {
             return Err(format!("has zones of {} blocks, and zone {number} has {capacity}", shape.capacity));
         }
+        if state.is_active() && descriptor.attributes & attribute::ZRWA_VALID != 0 {
+            return Err(format!(
+                "has a random write area in zone {number}, so it is not written in order: reset it with `openftl nvme zones reset`"
+            ));
+        }
         let is_offline = state == ZoneState::Offline;
         let written = if is_offline { 0 } else { descriptor.written().unwrap_or(capacity) as u32 };
         let is_writable = !matches!(state, ZoneState::ReadOnly | ZoneState::Offline);
-        Ok(Zone { written, settled: written, changes: 0, is_writable, is_offline })
+        let is_opened = state.is_active() && written == 0;
+        Ok(Zone { written, settled: written, changes: 0, is_writable, is_opened, is_offline, refused: None })
+    }
+
+    /// The drive does not have what was to be written from this block on.
+    pub fn refuse(&mut self, within: u32) {
+        self.refused = Some(self.refused.map_or(within, |other| other.min(within)));
     }
 
     /// Whether it counts against the limit of active zones.
     pub fn is_active(&self, shape: &Shape) -> bool {
-        self.is_writable && (1..shape.capacity).contains(&self.written)
+        self.is_writable && self.written < shape.capacity && (self.written > 0 || self.is_opened)
     }
 }
 

@@ -31,6 +31,9 @@ const INPUT_ROOM_BYTES_MIN: usize = 16 << 10;
 /// Data of this many bytes or more are received straight to where they belong.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
 
+/// Bytes of output that are sent are dropped when there are more of them than this, and than of others.
+const SENT_BYTES_MAX: usize = 256 << 10;
+
 /// CC of a controller that is to start: entries of 64 and 16 bytes, pages of 4 KiB, the NVM Command Set (Base,
 /// "Controller Configuration").
 const CC_START: u64 = 4 << 20 | 6 << 16 | 1;
@@ -497,13 +500,24 @@ impl<S: Read + Write> Client<S> {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(sent) => self.sent += sent,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.drop_sent();
+                    return Ok(());
+                }
                 Err(error) => return Err(error.into()),
             }
         }
         self.output.clear();
         self.sent = 0;
         Ok(self.stream.flush()?)
+    }
+
+    /// Where there is always more to send the output is never empty, and it is not to keep what is sent.
+    fn drop_sent(&mut self) {
+        if self.sent > SENT_BYTES_MAX && self.sent > self.output.len() / 2 {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
     }
 
     fn receive(&mut self) -> Result<(), ClientError> {
@@ -550,5 +564,61 @@ fn read_some(stream: &mut impl Read, room: &mut [u8]) -> Result<usize, ClientErr
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes so many bytes, and then none until it is given room again.
+    #[derive(Default)]
+    struct Narrow {
+        room: usize,
+        heard: Vec<u8>,
+    }
+
+    impl Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.room);
+            if taken == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.room -= taken;
+            self.heard.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Read for Narrow {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+    }
+
+    #[test]
+    fn output_that_is_never_sent_as_a_whole_does_not_grow() {
+        let mut output = Vec::new();
+        let initiator = Initiator::new(InitiatorConfig::default(), &mut output);
+        let input = vec![0; INPUT_BYTES].into_boxed_slice();
+        let stream = Narrow::default();
+        let mut client = Client { stream, initiator, output, sent: 0, input, start: 0, end: 0, ops: Vec::new() };
+        let mut said = client.output.clone();
+        for round in 0..400_u32 {
+            let piece = vec![round as u8; 50_000];
+            said.extend_from_slice(&piece);
+            client.output.extend_from_slice(&piece);
+            client.stream.room = if round == 0 { 1000 } else { 50_000 };
+            client.send().unwrap();
+            assert!(client.wants_to_send());
+            assert!(client.output.len() <= 2 * (SENT_BYTES_MAX + 100_000), "round {round}: {}", client.output.len());
+        }
+        client.stream.room = usize::MAX;
+        client.send().unwrap();
+        assert!(client.stream.heard == said && client.output.is_empty());
     }
 }

@@ -135,6 +135,8 @@ pub enum Event {
 struct Command {
     /// Bytes that the controller may ask for: none of those that went in the capsule.
     on_request: u32,
+    /// Bytes that it has asked for.
+    requested: u32,
     /// Room for data from the controller, in bytes.
     to_host: u32,
     received: u32,
@@ -255,7 +257,7 @@ impl Initiator {
         let bytes = (in_capsule + on_request + to_host).into();
         submission.sgl = SglDescriptor { address: 0.into(), bytes, reserved: [0; 3], identifier };
         self.commands[usize::from(index)] =
-            Some(Command { on_request, to_host, received: 0, is_whole: false, intact: true });
+            Some(Command { on_request, requested: 0, to_host, received: 0, is_whole: false, intact: true });
         append(&capsule, in_capsule + list.len() as u32, self.sending, out);
         if !list.is_empty() {
             out.extend_from_slice(list);
@@ -363,9 +365,12 @@ impl Initiator {
                 if bytes == 0 {
                     return Err(FatalError::field(std::mem::offset_of!(R2t, bytes)));
                 }
-                if u64::from(offset) + u64::from(bytes) > u64::from(state.on_request) {
+                // No byte is asked for twice: what is to be sent is at most what the commands have.
+                let is_beyond = |first: u32| u64::from(first) + u64::from(bytes) > u64::from(state.on_request);
+                if is_beyond(offset) || is_beyond(state.requested) {
                     return Err(FatalError::of(FatalErrorStatus::DataOutOfRange));
                 }
+                state.requested += bytes;
                 self.asked = Some(Asked { command, transfer_tag: r2t.transfer_tag.get(), offset, bytes });
                 Ok(Event::Step)
             }

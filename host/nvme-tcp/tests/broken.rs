@@ -533,6 +533,13 @@ fn a_controller_that_breaks_a_rule_is_told_which() {
 }
 
 #[test]
+fn a_controller_that_asks_for_more_data_than_a_command_has_is_refused() {
+    let all = [ic_resp(&[]), r2t(1, 0, 12_000), r2t(1, 12_000, 8000)];
+    check_host(&all, r2t(1, 0, 4), FatalErrorStatus::DataOutOfRange, 0, 24);
+    check_host(&all[..2], r2t(1, 8000, 12_000), FatalErrorStatus::DataOutOfRange, 0, 24);
+}
+
+#[test]
 fn a_host_answers_an_r2t_in_pieces_of_maxh2cdata() {
     let mut host = Host::new();
     host.hear(&ic_resp(&[]));

@@ -1,5 +1,6 @@
 //! A server of one drive of segments, seen as zones, in a thread of its own.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
@@ -43,10 +44,15 @@ impl Clock for Patient {
 
 /// A small drive in memory, on flash that takes its time.
 pub fn drive(face: Face, limits: Limits, chunks: u32) -> Drive {
+    drive_with_windows(face, limits, chunks, 0)
+}
+
+/// The same, whose zones can have random write areas of so many blocks.
+pub fn drive_with_windows(face: Face, limits: Limits, chunks: u32, window_blocks: u32) -> Drive {
     let profile = Profile::builtin("tiny").unwrap();
     let device = EmulatedDevice::new(profile, chunks, Store::Ram, Timing::Modelled, 1).unwrap();
     let config = Config { host_frames: 2048, checkpoint_log_blocks: Some(24), ..Config::default() };
-    let zones = ZoneConfig { face, width: 3, limits, zones: None, extension_bytes: 0, window_blocks: 0 };
+    let zones = ZoneConfig { face, width: 3, limits, zones: None, extension_bytes: 0, window_blocks };
     ZoneFtl::format(device, config, zones, &mut WallClock::new()).unwrap()
 }
 
@@ -153,19 +159,19 @@ impl<T: BlockTarget> Host<T> {
 
     /// Waits until this request has ended, and all that end before it.
     pub fn end_of(&mut self, tag: u64) -> Result<(), IoError> {
-        let mut done: Vec<<T as Target>::Done> = Vec::new();
+        self.ends_of(&[tag])[0]
+    }
+
+    /// Waits until all of these requests have ended.
+    pub fn ends_of(&mut self, tags: &[u64]) -> Vec<Result<(), IoError>> {
+        use openftl_parts::target::Ended;
+        let (mut done, mut ends) = (Vec::<<T as Target>::Done>::new(), HashMap::new());
         loop {
             let now = self.clock.now();
             self.drive.poll(now, &mut done);
-            let mut found = None;
-            for done in done.drain(..) {
-                use openftl_parts::target::Ended;
-                if done.tag() == tag {
-                    found = Some(done.result);
-                }
-            }
-            if let Some(result) = found {
-                return result;
+            ends.extend(done.drain(..).map(|done| (done.tag(), done.result)));
+            if tags.iter().all(|tag| ends.contains_key(tag)) {
+                return tags.iter().map(|tag| ends[tag]).collect();
             }
             let due = self.drive.next_due().expect("a request ends");
             self.clock.wait_until(due);
