@@ -158,7 +158,7 @@ fn keys_of_a_drive_whose_index_is_lost_are_found_again() {
     run_openftl(["check", &disk]).failed().saying(&["--repair"]);
     let repaired = run_openftl(["check", &disk, "--repair", "--json"]).succeeded();
     let report: serde_json::Value = serde_json::from_str(&repaired.stdout).unwrap();
-    let keys = report["rebuilt"]["index"]["keys"].as_u64().unwrap();
+    let keys = report["rebuilt"]["keys"].as_u64().unwrap();
     assert!(report["sound"] == true && (2..=3).contains(&keys), "{report}");
     let listed = run_openftl(["kv", "list", "--drive", &disk]).succeeded();
     listed.printing(&["one", "three"]);
