@@ -180,9 +180,9 @@ impl<M: Media> ZoneFiles<M> {
         };
         shared.expect_writable()?;
         shared.expect_room_in_catalog().map_err(|error| error.of(&path))?;
-        let node = Node::new(shared.new_number(), kind, now_s());
+        let node = Node::new(shared.new_number(), kind, now_s(), path.clone());
         // A table is there when it is whole. Of a log file the name is, in the place of the other, all at once.
-        let named = (kind == FileKind::Log).then(|| node.note(&path, &mut node.write()));
+        let named = (kind == FileKind::Log).then(|| node.note(&mut node.write()));
         shared.change(named.into_iter().collect(), older.as_ref());
         names.insert(&path, Arc::clone(&node));
         drop(names);
@@ -279,7 +279,8 @@ impl<M: Media> ZoneFiles<M> {
         let replaced = names.insert(&to, Arc::clone(&node));
         // Cleaning, which records a file as well, is kept out until this change is in its place.
         let mut contents = node.write();
-        let renamed = contents.is_noted.then(|| node.note(&to, &mut contents));
+        contents.path.clone_from(&to);
+        let renamed = contents.is_noted.then(|| node.note_again(&contents));
         self.shared.change(renamed.into_iter().collect(), replaced.as_ref());
         drop((contents, names));
         self.shared.write_if_long()
@@ -298,8 +299,8 @@ impl<M: Media> ZoneFiles<M> {
         names.expect_folder_of(&path)?;
         self.shared.expect_writable()?;
         self.shared.expect_room_in_catalog().map_err(|error| error.of(&path))?;
-        let node = Node::new(self.shared.new_number(), FileKind::Folder, now_s());
-        let named = node.note(&path, &mut node.write());
+        let node = Node::new(self.shared.new_number(), FileKind::Folder, now_s(), path.clone());
+        let named = node.note(&mut node.write());
         self.shared.change(vec![named], None);
         names.insert(&path, node);
         drop(names);

@@ -260,13 +260,11 @@ impl<M: Media> ZoneWriter<M> {
     /// Queues the change that records the file as it is, if it has a name.
     fn note(&self) -> Result<(), FileError> {
         self.shared.expect_writable()?;
-        let names = self.shared.names();
         let mut contents = self.node.write();
-        let is_named = names.get(&self.path).is_ok_and(|node| Arc::ptr_eq(node, &self.node));
-        if is_named && contents.presence == Presence::There {
+        if contents.presence == Presence::There {
             contents.has_changed = false;
             contents.blocks_since = 0;
-            let change = self.node.note(&self.path, &mut contents);
+            let change = self.node.note(&mut contents);
             self.shared.change(vec![change], None);
         }
         Ok(())
@@ -304,9 +302,10 @@ impl<M: Media> ZoneWriter<M> {
     pub fn forget(mut self) {
         self.is_closed = true;
         let mut names = self.shared.names();
-        let is_named = names.get(&self.path).is_ok_and(|node| Arc::ptr_eq(node, &self.node));
+        let path = self.node.read().path.clone();
+        let is_named = names.get(&path).is_ok_and(|node| Arc::ptr_eq(node, &self.node));
         if self.is_table() && !self.is_committed && is_named {
-            names.remove(&self.path);
+            names.remove(&path);
         }
     }
 
