@@ -57,6 +57,7 @@ pub use shared::{QUEUE_CHANGES_MAX, ZoneFileStatistics};
 pub use writer::{ZoneSync, ZoneWriter};
 
 use crate::files::{Counts, now_s};
+use crate::names::Names;
 use crate::{Attributes, FileError, FileKind, path};
 use node::Node;
 use openftl_core::{BLOCK_BYTES, Clock, Time};
@@ -65,8 +66,8 @@ use openftl_media::Media;
 use openftl_parts::{Access, Config};
 use openftl_zones::{AskedLimits, Ftl, ZoneConfig, ZoneFtl};
 use shared::Shared;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 #[cfg(doc)]
 use openftl_tables::TableLifetime;
@@ -170,8 +171,16 @@ impl<M: Media> ZoneFiles<M> {
     /// If its folder is not there, it is a folder, or the catalog is full.
     pub fn create(&self, path: &str, kind: FileKind) -> Result<ZoneWriter<M>, FileError> {
         let path = path::normal(path)?;
+        self.create_in(self.shared.names(), path, kind)
+    }
+
+    fn create_in(
+        &self,
+        mut names: MutexGuard<'_, Names<Node>>,
+        path: String,
+        kind: FileKind,
+    ) -> Result<ZoneWriter<M>, FileError> {
         let shared = &self.shared;
-        let mut names = shared.names();
         names.expect_folder_of(&path)?;
         let older = match names.file(&path) {
             Ok(older) => Some(Arc::clone(older)),
@@ -193,18 +202,22 @@ impl<M: Media> ZoneFiles<M> {
     /// Goes on at the end of a log file, or makes it.
     ///
     /// # Errors
-    /// If it is a table or a folder.
+    /// If it is a table or a folder, or the drive takes no writes.
     pub fn append_to(&self, path: &str) -> Result<ZoneWriter<M>, FileError> {
         let path = path::normal(path)?;
-        let node = match self.shared.names().file(&path) {
-            Ok(node) => Some(Arc::clone(node)),
-            Err(FileError::NotFound(_)) => None,
+        // Nobody deletes it before it has its writer.
+        let names = self.shared.names();
+        let node = match names.file(&path) {
+            Ok(node) => Arc::clone(node),
+            Err(FileError::NotFound(_)) => return self.create_in(names, path, FileKind::Log),
             Err(error) => return Err(error),
         };
-        match node {
-            None => self.create(&path, FileKind::Log),
-            Some(node) if node.kind == FileKind::Log => Ok(ZoneWriter::new(Arc::clone(&self.shared), node, path)),
-            Some(_) => Err(FileError::NotSupported(format!(
+        match node.kind {
+            FileKind::Log => {
+                self.shared.expect_writable()?;
+                Ok(ZoneWriter::new(Arc::clone(&self.shared), node, path))
+            }
+            FileKind::Table | FileKind::Folder => Err(FileError::NotSupported(format!(
                 "{path} is a table: it is written once, and cannot be appended to"
             ))),
         }
