@@ -180,7 +180,8 @@ impl<M: Media> ZoneWriter<M> {
         if bytes == found {
             return Ok(());
         }
-        self.truncate_here(found, bytes).map_err(|error| self.explain(error))
+        let cut = self.truncate_here(found, bytes).and_then(|()| self.shared.write_if_long());
+        cut.map_err(|error| self.explain(error))
     }
 
     fn truncate_here(&mut self, found: u64, bytes: u64) -> Result<(), FileError> {
