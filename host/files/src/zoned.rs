@@ -29,6 +29,12 @@
 //! A batch that finds no room goes to the other zone of the catalog, behind all that there is. *Power cut: the zone with the
 //! higher generation counts if its first batch is whole, and otherwise the older one, which is reset only after a flush.*
 //!
+//! Where the zone that counts is read-only or offline, because its medium has failed, the catalog begins anew in the other one. If the
+//! other one is so, syncs go on until the zone that counts is full, and then say that the drive is read-only for them: what was synced until
+//! then stays, and can be read.
+//!
+//! A catalog that would outgrow a zone refuses the sync. Its changes wait, and are written by a sync after files were deleted.
+//!
 //! Changes that nobody syncs stay in memory up to [`QUEUE_CHANGES_MAX`] changes; they are lost with the process.
 //!
 //! | file | noun |

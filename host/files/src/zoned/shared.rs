@@ -288,9 +288,37 @@ impl<M: Media> Shared<M> {
 
     /// Appends a batch, and flushes: steps 2 and 3 of a sync.
     fn write_catalog(&self, catalog: &mut Catalog, changes: Changes) -> Result<(), FileError> {
-        let Batch { zone, first, bytes, begins } = catalog.write(changes)?;
+        let mut batch = catalog.write(changes)?;
+        if let Err(error) = self.write_batch(&batch) {
+            if batch.begins || !self.has_closed(batch.zone) {
+                return Err(error);
+            }
+            // The medium of its zone has failed. What is on it counts until the other zone has everything.
+            batch = catalog.begin()?;
+            self.write_batch(&batch)?;
+        }
+        if batch.begins {
+            // It does not count any more, and is emptied at the latest before it begins anew.
+            let _ = self.empty(1 - batch.zone);
+        }
+        Ok(())
+    }
+
+    /// Whether a zone takes nothing more, ever.
+    fn has_closed(&self, zone: u32) -> bool {
+        matches!(self.dispatcher.look().drive.board().zone(zone).state, ZoneState::ReadOnly | ZoneState::Offline)
+    }
+
+    fn write_batch(&self, batch: &Batch) -> Result<(), FileError> {
+        let Batch { zone, first, ref bytes, begins } = *batch;
         if begins {
-            self.empty(zone)?;
+            self.empty(zone).map_err(|error| match self.has_closed(zone) {
+                true => FileError::ReadOnly(format!(
+                    "zone {zone}, which is for the catalog of files, takes nothing more, and the other one is full: what was synced stays, \
+                     and can be read; copy it to another drive"
+                )),
+                false => error,
+            })?;
             self.catalog_beginnings.fetch_add(1, Ordering::Relaxed);
         }
         let blocks: Vec<&[u8]> = bytes.chunks(BLOCK_BYTES).collect();
@@ -306,8 +334,7 @@ impl<M: Media> Shared<M> {
             let tag = self.write_frames(&mut owner, zone, at, &frames)?;
             self.wait(owner, tag).1?;
         }
-        self.flush()?;
-        if begins { self.empty(1 - zone) } else { Ok(()) }
+        self.flush()
     }
 
     /// Begins a write; frames are released if it cannot be begun.
