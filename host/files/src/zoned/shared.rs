@@ -1,7 +1,7 @@
 //! What the users of files on zones share: the drive, the names, the changes that were not written yet, the catalog and the zones.
 //!
 //! Locks are taken in this order, and the last ones are never held while anything is waited for:
-//! the file's `writing` ─ cleaning ─ names ─ catalog ─ contents of a file ─ queue; the drive ─ zones. Whoever has the names does not
+//! the file's `writing` ─ cleaning ─ names ─ catalog ─ resets ─ contents of a file ─ queue; the drive ─ zones. Whoever has the names does not
 //! write the catalog.
 
 use super::allocation::{Allocation, Lease, PlaceLifetime};
@@ -97,6 +97,8 @@ pub(super) struct Shared<M: Media> {
     names: Mutex<Names<Node>>,
     catalog: Mutex<Catalog>,
     queue: Mutex<Queue>,
+    /// Whoever resets zones.
+    resets: Mutex<()>,
     zones: Mutex<Allocation>,
     next_number: AtomicU64,
     /// Bytes of records in the catalog.
@@ -134,6 +136,7 @@ impl<M: Media> Shared<M> {
             recorded_bytes: AtomicUsize::new(catalog.bytes()),
             catalog: Mutex::new(catalog),
             queue: Mutex::default(),
+            resets: Mutex::default(),
             zones: Mutex::new(zones),
             next_number: AtomicU64::new(next_number),
             has_written: AtomicBool::new(false),
@@ -414,8 +417,9 @@ impl<M: Media> Shared<M> {
         }
     }
 
-    /// Resets the zones of which nothing is used.
+    /// Resets the zones of which nothing is used. None is being reset any more that was dead before.
     pub(super) fn reset_dead(&self) -> Result<(), FileError> {
+        let _resetting = lock(&self.resets);
         loop {
             // Not in the condition of the loop, which would hold the lock in its body.
             let dead = self.zones().take_dead();
@@ -428,6 +432,15 @@ impl<M: Media> Shared<M> {
                 _ => {}
             }
         }
+    }
+
+    /// Waits if a zone is being reset, which may be what is missing.
+    fn has_waited_for_reset(&self) -> bool {
+        let is_resetting = self.zones().is_resetting();
+        if is_resetting {
+            drop(lock(&self.resets));
+        }
+        is_resetting
     }
 
     /// Writes whole blocks somewhere; the last one may be shorter, and is padded. `wrote` hears of each extent at once: what no file has yet
@@ -448,6 +461,7 @@ impl<M: Media> Shared<M> {
                     done += extent.blocks as usize;
                     wrote(extent);
                 }
+                Ok(None) if self.has_waited_for_reset() => {}
                 Ok(None) if !is_cleaning && self.make_room()? => {}
                 refused => {
                     let (empty, open) = self.zones().counts();
@@ -500,13 +514,16 @@ impl<M: Media> Shared<M> {
                     self.wait(owner, tag).1?;
                     return Ok(Some(extent));
                 }
-                // Its medium has failed; what it has stays there.
-                Err(ZoneError::ReadOnly { .. } | ZoneError::Offline { .. } | ZoneError::Full { .. }) => {
+                Err(error) => {
                     let mut zones = self.zones();
+                    match error {
+                        // Its medium has failed; what it has stays there.
+                        ZoneError::ReadOnly { .. } | ZoneError::Offline { .. } => zones.lose(zone),
+                        ZoneError::Full { .. } => zones.close(zone),
+                        error => return Err(error.into()),
+                    }
                     zones.leave(lease);
-                    zones.close(zone);
                 }
-                Err(error) => return Err(error.into()),
             }
         }
     }
