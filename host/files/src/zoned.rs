@@ -10,7 +10,8 @@
 //!
 //! Here is what an FTL for tables does below the host, done above zones: the drive moves nothing, and its zones are written once for each
 //! block of a file. A table and a log file differ in what their users may do with them, and in how they end: a table ends in a block of
-//! its own, a log file in its [record], so that a sync of a few bytes writes one block.
+//! its own, a log file in its [record], so that a sync of a few bytes writes nothing but that: one block or two, and more if the file is long
+//! and lies in many extents, because a record names all of them.
 //!
 //! # Where files go
 //! A zone that is being written belongs to a lifetime, that which RocksDB says of a file ([`TableLifetime`]); one file that is being written has
@@ -35,7 +36,8 @@
 //!
 //! A catalog that would outgrow a zone refuses the sync. Its changes wait, and are written by a sync after files were deleted.
 //!
-//! Changes that nobody syncs stay in memory up to [`QUEUE_CHANGES_MAX`] changes; they are lost with the process.
+//! Changes that nobody syncs stay in memory, of each file the last one, until they are of [`QUEUE_CHANGES_MAX`] files; they are lost with the
+//! process.
 //!
 //! | file | noun |
 //! |---|---|

@@ -225,4 +225,15 @@ mod tests {
         let mut catalog = Catalog::found(8, 1, 5, (2, 3), true);
         assert_eq!(batch_of(&mut catalog, Vec::new()), (0, 0, true, 6, Vec::new()));
     }
+
+    #[test]
+    fn where_its_zone_fails_it_begins_the_other_with_everything_also_what_was_not_written() {
+        let mut catalog = Catalog::new(8);
+        let (a, b) = (folder("/a").encode(1), folder("/b").encode(2));
+        batch_of(&mut catalog, vec![(1, Some(a.clone()))]);
+        batch_of(&mut catalog, vec![(2, Some(b.clone()))]);
+        let Batch { zone, first, bytes, begins } = catalog.begin().unwrap();
+        assert_eq!((zone, first, begins, decode_head(&bytes).unwrap().generation), (1, 0, true, 2));
+        assert_eq!(decode_batch(&bytes).unwrap(), [a, b].concat());
+    }
 }

@@ -19,7 +19,8 @@ use std::sync::atomic::Ordering;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Blocks of a log file after which it is synced by itself: 4 MiB are lost at most that nobody has synced.
+/// Blocks of a log file since it was last recorded, 4 MiB, after which the next append that writes some syncs it. Of what
+/// nobody has synced a power cut takes no more than these, what was gathered, and what the last append brought.
 pub const UNSYNCED_BLOCKS_MAX: u64 = 1024;
 
 /// A file that is written from front to back.
@@ -32,7 +33,8 @@ pub struct ZoneWriter<M: Media> {
     lease: Lease,
     /// A table is there as a whole.
     is_committed: bool,
-    has_failed: bool,
+    /// Why a table is given up: a part of it could not be written.
+    failed: Option<FileError>,
     is_closed: bool,
     counts: Arc<NameCounts>,
 }
@@ -48,7 +50,7 @@ impl<M: Media> ZoneWriter<M> {
             lifetime: TableLifetime::Unknown,
             lease: None,
             is_committed: false,
-            has_failed: false,
+            failed: None,
             is_closed: false,
             counts,
         }
@@ -149,7 +151,10 @@ impl<M: Media> ZoneWriter<M> {
             // Log files share their zones: they are small, or gone soon.
             self.shared.zones().leave(&mut self.lease);
         }
-        written.inspect_err(|_| self.has_failed = true)
+        if let (Err(error), true) = (&written, self.is_table()) {
+            self.failed.get_or_insert_with(|| error.clone());
+        }
+        written
     }
 
     /// Writes at `offset`: the end of the file, or up to [`REWRITE_BYTES_MAX`](crate::REWRITE_BYTES_MAX) before it. The file ends behind it.
@@ -239,8 +244,8 @@ impl<M: Media> ZoneWriter<M> {
         if self.is_committed {
             return Ok(());
         }
-        if self.is_table() && self.has_failed {
-            return Err(FileError::NoSpace("the table could not be written as a whole, and is given up".to_owned()));
+        if let Some(error) = &self.failed {
+            return Err(error.clone().of("a table that could not be written as a whole is given up"));
         }
         let (gathered, has_changed) = {
             let contents = node.read();
