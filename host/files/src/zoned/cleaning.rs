@@ -85,11 +85,20 @@ impl<M: Media> Shared<M> {
             .filter(|(_, extents)| !extents.is_empty())
             .collect();
         let blocks: u32 = moving.iter().flat_map(|(_, extents)| extents).map(|extent| extent.blocks).sum();
-        {
+        let room = {
             let zones = self.zones();
             if blocks != zones.used(victim) || u64::from(blocks) > zones.room_for_cleaning() {
                 return Ok(Moved::Nothing);
             }
+            zones.room_for_cleaning()
+        };
+        // What moves in part takes room and gives none: where too little would be left for another victim, all is read first.
+        let is_tight = room < 2 * u64::from(blocks);
+        let read_first = moving.iter().flat_map(|(_, extents)| extents).filter(|_| is_tight);
+        if let Err(FileError::Io(_) | FileError::Corruption(_)) =
+            read_first.flat_map(|extent| pieces_of(*extent)).try_for_each(|piece| self.read_piece(piece).map(|_| ()))
+        {
+            return Ok(Moved::InPart);
         }
         let mut lease: Lease = None;
         let moved = moving.iter().try_for_each(|(node, extents)| {
@@ -105,13 +114,18 @@ impl<M: Media> Shared<M> {
         }
     }
 
-    fn move_piece(&self, node: &Node, piece: ZoneExtent, lease: &mut Lease) -> Result<(), FileError> {
+    fn read_piece(&self, piece: ZoneExtent) -> Result<Vec<u8>, FileError> {
         let mut data = vec![0; piece.blocks as usize * BLOCK_BYTES];
         let bytes = data.len() as u64;
         let mut requests = [ReadRequest { offset: 0, buffer: &mut data, result: Ok(0) }];
         self.read_pieces(&mut requests, bytes, &[piece]);
         let [ReadRequest { result, .. }] = requests;
         result.inspect_err(|_| self.zones().could_not_read(piece.zone))?;
+        Ok(data)
+    }
+
+    fn move_piece(&self, node: &Node, piece: ZoneExtent, lease: &mut Lease) -> Result<(), FileError> {
+        let data = self.read_piece(piece)?;
         let mut new = Vec::new();
         if let Err(error) = self.write(PlaceLifetime::OF_MOVED, lease, &data, true, |extent| push(&mut new, extent)) {
             self.free(new);

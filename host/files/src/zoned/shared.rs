@@ -511,7 +511,8 @@ impl<M: Media> Shared<M> {
                 Ok(tag) => {
                     self.zones().wrote(zone, extent.blocks);
                     self.has_written.store(true, Ordering::Release);
-                    self.wait(owner, tag).1?;
+                    // No file has what could not be written.
+                    self.wait(owner, tag).1.inspect_err(|_| self.free(vec![extent]))?;
                     return Ok(Some(extent));
                 }
                 Err(error) => {
