@@ -8,7 +8,7 @@ pub(crate) use statistics::{Counts, NameCounts};
 pub use statistics::{FileStatistics, NameStatistics, TableFigures};
 
 use crate::log_area::LogArea;
-use crate::names::{Names, Node};
+use crate::names::{Contents, Names, Node};
 use crate::note::{LogExtent, Note};
 use crate::reader::FileReader;
 use crate::writer::FileWriter;
@@ -54,7 +54,19 @@ pub(crate) fn now_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The note of a file of this name.
+/// The note of a file of this name; of a log file as far as it was written.
+pub(crate) fn note_of_written(node: &Node, path: &str, contents: &Contents, named: u64) -> Note {
+    let mut note = note_of(node, path, &contents.extents, named);
+    if node.kind == FileKind::Log {
+        // What is gathered and in no block yet does not count, unless it was in one before.
+        let has: u64 = contents.extents.iter().map(|extent| u64::from(extent.blocks)).sum();
+        let gathered = if contents.has_changed { contents.tail.len() as u64 } else { 0 };
+        note.bytes = (note.bytes - gathered).max(contents.noted_bytes).min(has * BLOCK_BYTES as u64);
+    }
+    note
+}
+
+/// The note of a file of this name, all of which was written.
 pub(crate) fn note_of(node: &Node, path: &str, extents: &[LogExtent], named: u64) -> Note {
     Note {
         path: path.to_owned(),
@@ -121,7 +133,9 @@ impl<M: Media> Files<M> {
             {
                 let mut contents = node.contents();
                 contents.extents.clone_from(&note.extents);
+                contents.path.clone_from(&note.path);
                 contents.is_noted = true;
+                contents.noted_bytes = note.bytes;
             }
             names.resume(note.named);
             notes.push((note, node));
@@ -231,6 +245,7 @@ impl<M: Media> Files<M> {
         // The number of a table is given when its place is.
         let number = if kind == FileKind::Log { shared.dispatcher.own()?.drive.new_number() } else { 0 };
         let node = Node::new(number, kind, now_s());
+        node.contents().path.clone_from(&path);
         if kind == FileKind::Log {
             let named = names.next_change();
             shared.put(&node, &note_of(&node, &path, &[], named)).map_err(|error| error.of(&path))?;
@@ -331,11 +346,13 @@ impl<M: Media> Files<M> {
         }
         let named = names.next_change();
         {
-            let contents = node.contents();
+            let mut contents = node.contents();
             if contents.is_noted {
-                let note = note_of(&node, &to, &contents.extents, named);
+                let note = note_of_written(&node, &to, &contents, named);
                 self.shared.put(&node, &note).map_err(|error| error.of(&to))?;
+                contents.noted_bytes = note.bytes;
             }
+            contents.path.clone_from(&to);
         }
         names.remove(&from);
         match names.insert(&to, node) {

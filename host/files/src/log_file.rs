@@ -3,13 +3,14 @@
 //! What is appended is gathered here until there are [`GATHER_BYTES`], so that a write of a few bytes asks nothing of the drive. The last block
 //! stays here until it is whole, also when it has been written: then it is written again in place.
 
-use crate::files::note_of;
+use crate::FileError;
+use crate::files::note_of_written;
 use crate::log_area::{EXTENT_BLOCKS_MAX, EXTENT_BLOCKS_MIN};
 use crate::names::Contents;
+use crate::note::LogExtent;
 use crate::pieces::take_frames;
 use crate::reader::locate;
 use crate::writer::FileWriter;
-use crate::{FileError, note::LogExtent};
 use openftl_core::BLOCK_BYTES;
 use openftl_media::Media;
 use openftl_parts::{Durability, Handle, Request, Target};
@@ -97,6 +98,7 @@ impl<M: Media> FileWriter<M> {
         contents.has_changed = true;
         if bytes >= on_drive {
             contents.tail.truncate((bytes - on_drive) as usize);
+            contents.noted_bytes = contents.noted_bytes.min(bytes);
             self.node.set_bytes(bytes);
             return Ok(());
         }
@@ -107,6 +109,7 @@ impl<M: Media> FileWriter<M> {
         crate::FileReader::new(Arc::clone(&self.shared), Arc::clone(&self.node))?.read(first, &mut tail)?;
         let mut contents = self.node.contents();
         contents.tail = tail;
+        contents.noted_bytes = contents.noted_bytes.min(bytes);
         self.node.set_bytes(bytes);
         Ok(())
     }
@@ -126,16 +129,12 @@ impl<M: Media> FileWriter<M> {
     /// Tells the catalog where the file lies.
     fn note_extents(&self) -> Result<(), FileError> {
         let mut names = self.shared.names();
-        if names.get(&self.path).is_ok_and(|node| Arc::ptr_eq(node, &self.node)) {
-            let named = names.next_change();
-            let contents = self.node.contents();
-            let mut note = note_of(&self.node, &self.path, &contents.extents, named);
-            // What is gathered here and in no block yet does not count.
-            let has: u64 = contents.extents.iter().map(|extent| u64::from(extent.blocks)).sum();
-            let gathered = if contents.has_changed { contents.tail.len() as u64 } else { 0 };
-            note.bytes = (note.bytes - gathered).min(has * BLOCK);
-            return self.shared.put(&self.node, &note);
+        let mut contents = self.node.contents();
+        if contents.is_deleted {
+            return Ok(());
         }
-        Ok(())
+        let note = note_of_written(&self.node, &contents.path, &contents, names.next_change());
+        contents.noted_bytes = note.bytes;
+        self.shared.put(&self.node, &note)
     }
 }

@@ -29,8 +29,12 @@ pub(crate) struct Contents {
     pub(crate) extents: Vec<LogExtent>,
     /// Its end, from a whole block on, that is not on its way to the drive yet; a last block that is not whole stays here.
     pub(crate) tail: Vec<u8>,
+    /// The name that it has, or had last.
+    pub(crate) path: String,
     /// The catalog has it.
     pub(crate) is_noted: bool,
+    /// Of a log file: so many of its bytes, as they are now, the catalog has.
+    pub(crate) noted_bytes: u64,
     /// It has been written since.
     pub(crate) has_changed: bool,
     /// It has no name any more.

@@ -145,8 +145,8 @@ impl<M: Media> FileWriter<M> {
     fn note(&self) -> Option<Note> {
         let mut names = self.shared.names();
         let named = names.next_change();
-        let is_named = names.get(&self.path).is_ok_and(|node| Arc::ptr_eq(node, &self.node));
-        is_named.then(|| note_of(&self.node, &self.path, &[], named))
+        let contents = self.node.contents();
+        (!contents.is_deleted).then(|| note_of(&self.node, &contents.path, &[], named))
     }
 
     fn put_note(&self) -> Result<(), FileError> {
@@ -187,8 +187,9 @@ impl<M: Media> FileWriter<M> {
     /// Takes the name of a table away that was not committed.
     pub(crate) fn forget_table(&mut self) {
         let mut names = self.shared.names();
-        if !self.table.is_committed && names.get(&self.path).is_ok_and(|node| Arc::ptr_eq(node, &self.node)) {
-            names.remove(&self.path);
+        let path = self.node.contents().path.clone();
+        if !self.table.is_committed && names.get(&path).is_ok_and(|node| Arc::ptr_eq(node, &self.node)) {
+            names.remove(&path);
         }
     }
 

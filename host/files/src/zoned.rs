@@ -10,7 +10,8 @@
 //!
 //! Here is what an FTL for tables does below the host, done above zones: the drive moves nothing, and its zones are written once for each
 //! block of a file. A table and a log file differ in what their users may do with them, and in how they end: a table ends in a block of
-//! its own, a log file in its [record], so that a sync of a few bytes writes one block.
+//! its own, a log file in its [record], so that a sync of a few bytes writes nothing but that: one block or two, and more if the file is long
+//! and lies in many extents, because a record names all of them.
 //!
 //! # Where files go
 //! A zone that is being written belongs to a lifetime, that which RocksDB says of a file ([`TableLifetime`]); one file that is being written has
@@ -29,7 +30,14 @@
 //! A batch that finds no room goes to the other zone of the catalog, behind all that there is. *Power cut: the zone with the
 //! higher generation counts if its first batch is whole, and otherwise the older one, which is reset only after a flush.*
 //!
-//! Changes that nobody syncs stay in memory up to [`QUEUE_CHANGES_MAX`] changes; they are lost with the process.
+//! Where the zone that counts is read-only or offline, because its medium has failed, the catalog begins anew in the other one. If the
+//! other one is so, syncs go on until the zone that counts is full, and then say that the drive is read-only for them: what was synced until
+//! then stays, and can be read.
+//!
+//! A catalog that would outgrow a zone refuses the sync. Its changes wait, and are written by a sync after files were deleted.
+//!
+//! Changes that nobody syncs stay in memory, of each file the last one, until they are of [`QUEUE_CHANGES_MAX`] files; they are lost with the
+//! process.
 //!
 //! | file | noun |
 //! |---|---|
@@ -57,6 +65,7 @@ pub use shared::{QUEUE_CHANGES_MAX, ZoneFileStatistics};
 pub use writer::{ZoneSync, ZoneWriter};
 
 use crate::files::{Counts, now_s};
+use crate::names::Names;
 use crate::{Attributes, FileError, FileKind, path};
 use node::Node;
 use openftl_core::{BLOCK_BYTES, Clock, Time};
@@ -65,8 +74,8 @@ use openftl_media::Media;
 use openftl_parts::{Access, Config};
 use openftl_zones::{AskedLimits, Ftl, ZoneConfig, ZoneFtl};
 use shared::Shared;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 #[cfg(doc)]
 use openftl_tables::TableLifetime;
@@ -170,8 +179,16 @@ impl<M: Media> ZoneFiles<M> {
     /// If its folder is not there, it is a folder, or the catalog is full.
     pub fn create(&self, path: &str, kind: FileKind) -> Result<ZoneWriter<M>, FileError> {
         let path = path::normal(path)?;
+        self.create_in(self.shared.names(), path, kind)
+    }
+
+    fn create_in(
+        &self,
+        mut names: MutexGuard<'_, Names<Node>>,
+        path: String,
+        kind: FileKind,
+    ) -> Result<ZoneWriter<M>, FileError> {
         let shared = &self.shared;
-        let mut names = shared.names();
         names.expect_folder_of(&path)?;
         let older = match names.file(&path) {
             Ok(older) => Some(Arc::clone(older)),
@@ -180,9 +197,9 @@ impl<M: Media> ZoneFiles<M> {
         };
         shared.expect_writable()?;
         shared.expect_room_in_catalog().map_err(|error| error.of(&path))?;
-        let node = Node::new(shared.new_number(), kind, now_s());
+        let node = Node::new(shared.new_number(), kind, now_s(), path.clone());
         // A table is there when it is whole. Of a log file the name is, in the place of the other, all at once.
-        let named = (kind == FileKind::Log).then(|| node.note(&path, &mut node.write()));
+        let named = (kind == FileKind::Log).then(|| node.note(&mut node.write()));
         shared.change(named.into_iter().collect(), older.as_ref());
         names.insert(&path, Arc::clone(&node));
         drop(names);
@@ -193,18 +210,22 @@ impl<M: Media> ZoneFiles<M> {
     /// Goes on at the end of a log file, or makes it.
     ///
     /// # Errors
-    /// If it is a table or a folder.
+    /// If it is a table or a folder, or the drive takes no writes.
     pub fn append_to(&self, path: &str) -> Result<ZoneWriter<M>, FileError> {
         let path = path::normal(path)?;
-        let node = match self.shared.names().file(&path) {
-            Ok(node) => Some(Arc::clone(node)),
-            Err(FileError::NotFound(_)) => None,
+        // Nobody deletes it before it has its writer.
+        let names = self.shared.names();
+        let node = match names.file(&path) {
+            Ok(node) => Arc::clone(node),
+            Err(FileError::NotFound(_)) => return self.create_in(names, path, FileKind::Log),
             Err(error) => return Err(error),
         };
-        match node {
-            None => self.create(&path, FileKind::Log),
-            Some(node) if node.kind == FileKind::Log => Ok(ZoneWriter::new(Arc::clone(&self.shared), node, path)),
-            Some(_) => Err(FileError::NotSupported(format!(
+        match node.kind {
+            FileKind::Log => {
+                self.shared.expect_writable()?;
+                Ok(ZoneWriter::new(Arc::clone(&self.shared), node, path))
+            }
+            FileKind::Table | FileKind::Folder => Err(FileError::NotSupported(format!(
                 "{path} is a table: it is written once, and cannot be appended to"
             ))),
         }
@@ -279,7 +300,8 @@ impl<M: Media> ZoneFiles<M> {
         let replaced = names.insert(&to, Arc::clone(&node));
         // Cleaning, which records a file as well, is kept out until this change is in its place.
         let mut contents = node.write();
-        let renamed = contents.is_noted.then(|| node.note(&to, &mut contents));
+        contents.path.clone_from(&to);
+        let renamed = contents.is_noted.then(|| node.note_again(&contents));
         self.shared.change(renamed.into_iter().collect(), replaced.as_ref());
         drop((contents, names));
         self.shared.write_if_long()
@@ -298,8 +320,8 @@ impl<M: Media> ZoneFiles<M> {
         names.expect_folder_of(&path)?;
         self.shared.expect_writable()?;
         self.shared.expect_room_in_catalog().map_err(|error| error.of(&path))?;
-        let node = Node::new(self.shared.new_number(), FileKind::Folder, now_s());
-        let named = node.note(&path, &mut node.write());
+        let node = Node::new(self.shared.new_number(), FileKind::Folder, now_s(), path.clone());
+        let named = node.note(&mut node.write());
         self.shared.change(vec![named], None);
         names.insert(&path, node);
         drop(names);

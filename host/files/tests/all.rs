@@ -8,4 +8,5 @@ mod play;
 mod served;
 mod wire;
 mod zoned_crash_points;
+mod zoned_full;
 mod zoned_refusals;

@@ -361,3 +361,40 @@ fn many_threads_write_and_read_side_by_side_of(files: Drive) {
     });
     assert_eq!(files.list("/").unwrap().len(), 8);
 }
+
+#[test]
+fn what_is_synced_after_its_file_was_renamed_is_there_under_the_new_name() {
+    for place in PLACES {
+        what_is_synced_after_its_file_was_renamed_is_there_under_the_new_name_of(Drive::new(place, 64, 12));
+    }
+}
+
+fn what_is_synced_after_its_file_was_renamed_is_there_under_the_new_name_of(files: Drive) {
+    let mut log = files.create("/log", FileKind::Log).unwrap();
+    let mut table = files.create("/table", FileKind::Table).unwrap();
+    let mut forgotten = files.create("/forgotten", FileKind::Log).unwrap();
+    log.append(&bytes(1, 0, 100)).unwrap();
+    log.sync().unwrap();
+    log.append(&bytes(1, 100, 10_000)).unwrap();
+    table.append(&bytes(2, 0, 50_000)).unwrap();
+    forgotten.append(&bytes(3, 0, 100)).unwrap();
+    forgotten.sync().unwrap();
+    forgotten.append(&bytes(3, 100, 10)).unwrap();
+    for name in ["log", "table", "forgotten"] {
+        files.rename(&format!("/{name}"), &format!("/{name}-2")).unwrap();
+    }
+    log.append(&bytes(1, 10_100, 5000)).unwrap();
+    table.append(&bytes(2, 50_000, 5000)).unwrap();
+    table.close().unwrap();
+    log.sync().unwrap();
+    forgotten.forget();
+    drop(log);
+    let files = files.power_cut(false);
+    let names: Vec<String> = files.list("/").unwrap().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["forgotten-2", "log-2", "table-2"]);
+    assert_eq!(content(&files, "/log-2"), bytes(1, 0, 15_100));
+    assert_eq!(content(&files, "/table-2"), bytes(2, 0, 55_000));
+    let found = content(&files, "/forgotten-2");
+    assert!(found.len() >= 100, "{} bytes", found.len());
+    assert_eq!(found, bytes(3, 0, found.len() as u64), "what was never written is not there");
+}

@@ -71,6 +71,7 @@ fn who_only_looks_changes_nothing() {
     let files = ZoneFiles::open(device, config(), Access::Inspect, Pace::Virtual).unwrap();
     assert!(matches!(files.delete("/a"), Err(FileError::ReadOnly(_))));
     assert!(matches!(files.create("/b", FileKind::Log), Err(FileError::ReadOnly(_))));
+    assert!(matches!(files.append_to("/a"), Err(FileError::ReadOnly(_))));
     assert_eq!(content(&Volume::Zoned(files.clone()), "/a"), bytes(1, 0, 5000));
     let files = Volume::Zoned(reopen_zones(files.crash().unwrap()));
     assert_eq!(content(&files, "/a"), bytes(1, 0, 5000));

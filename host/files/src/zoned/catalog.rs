@@ -16,6 +16,9 @@ pub const CATALOG_ZONES: u32 = 2;
 /// A change of the catalog: the number of a file, and its record; none if it is gone.
 pub type Change = (u64, Option<Vec<u8>>);
 
+/// Changes that are written together: of each file only the last one counts.
+pub type Changes = BTreeMap<u64, Option<Vec<u8>>>;
+
 /// See the module.
 pub struct Catalog {
     /// The record of each file.
@@ -105,36 +108,67 @@ impl Catalog {
         batch_blocks(bytes) <= capacity as usize / 2
     }
 
+    /// Blocks of a batch of these changes, if they fit behind the others.
+    fn blocks_behind(&self, changes: &Changes) -> Option<u32> {
+        let gone = super::record::gone(0).len();
+        let blocks = batch_blocks(changes.values().map(|record| record.as_ref().map_or(gone, Vec::len)).sum());
+        (blocks <= (self.capacity - self.written) as usize).then_some(blocks as u32)
+    }
+
+    /// Whether there is room for these changes: behind the others, or in the other zone with all that there is.
+    ///
+    /// # Errors
+    /// If all that there is does not fit a zone.
+    pub fn expect_room(&self, changes: &Changes) -> Result<(), FileError> {
+        if self.blocks_behind(changes).is_some() {
+            return Ok(());
+        }
+        let bytes = changes.iter().fold(self.bytes, |bytes, (file, record)| {
+            bytes + record.as_ref().map_or(0, Vec::len) - self.records.get(file).map_or(0, Vec::len)
+        });
+        if batch_blocks(bytes) <= self.capacity as usize {
+            return Ok(());
+        }
+        let capacity = u64::from(self.capacity) * BLOCK_BYTES as u64;
+        Err(FileError::NoSpace(format!(
+            "the catalog would have {bytes} bytes of records, more than the {capacity} of a zone: delete files, or make a drive with wider \
+             zones"
+        )))
+    }
+
     /// Takes changes in, and returns the batch that says so: behind the others, or where there is no room, all that there is, in the other
     /// zone.
     ///
     /// # Errors
-    /// If all that there is does not fit a zone.
-    pub fn write(&mut self, changes: Vec<Change>) -> Result<Batch, FileError> {
-        let gone: Vec<Vec<u8>> =
-            changes.iter().filter(|(_, record)| record.is_none()).map(|(file, _)| super::record::gone(*file)).collect();
-        let mut gone = gone.iter();
-        let changed: Vec<&[u8]> = changes
-            .iter()
-            .map(|(_, record)| record.as_deref().unwrap_or_else(|| gone.next().expect("one for each")))
-            .collect();
-        let blocks = batch_blocks(changed.iter().map(|record| record.len()).sum()) as u32;
-        if blocks <= self.capacity - self.written {
-            let bytes = encode_batch(self.generation, self.batches, changed.into_iter());
-            let batch = Batch { zone: self.zone, first: self.written, bytes, begins: false };
-            self.written += blocks;
-            self.batches += 1;
+    /// If all that there is does not fit a zone. Then nothing was taken in.
+    pub fn write(&mut self, changes: Changes) -> Result<Batch, FileError> {
+        self.expect_room(&changes)?;
+        let Some(blocks) = self.blocks_behind(&changes) else {
             changes.into_iter().for_each(|change| self.apply(change));
-            return Ok(batch);
-        }
+            return self.begin();
+        };
+        let records: Vec<Vec<u8>> =
+            changes.iter().filter(|(_, record)| record.is_none()).map(|(file, _)| super::record::gone(*file)).collect();
+        let mut gone = records.iter();
+        let changed =
+            changes.values().map(|record| record.as_deref().unwrap_or_else(|| gone.next().expect("one for each")));
+        let changed: Vec<&[u8]> = changed.collect();
+        let bytes = encode_batch(self.generation, self.batches, changed.into_iter());
+        let batch = Batch { zone: self.zone, first: self.written, bytes, begins: false };
+        self.written += blocks;
+        self.batches += 1;
         changes.into_iter().for_each(|change| self.apply(change));
+        Ok(batch)
+    }
+
+    /// A batch with all that there is, which begins the other zone.
+    ///
+    /// # Errors
+    /// If that does not fit a zone.
+    pub fn begin(&mut self) -> Result<Batch, FileError> {
         let blocks = batch_blocks(self.bytes) as u32;
         if blocks > self.capacity {
-            let (files, capacity) = (self.records.len(), u64::from(self.capacity) * BLOCK_BYTES as u64);
-            return Err(FileError::NoSpace(format!(
-                "the catalog of {files} files has {} bytes, more than the {capacity} of a zone",
-                self.bytes
-            )));
+            return Err(FileError::NoSpace(format!("the catalog has {blocks} blocks, and a zone {}", self.capacity)));
         }
         self.zone = 1 - self.zone;
         self.generation += 1;
@@ -156,7 +190,7 @@ mod tests {
     }
 
     fn batch_of(catalog: &mut Catalog, changes: Vec<Change>) -> (u32, u32, bool, u64, Vec<u8>) {
-        let Batch { zone, first, bytes, begins } = catalog.write(changes).unwrap();
+        let Batch { zone, first, bytes, begins } = catalog.write(changes.into_iter().collect()).unwrap();
         (zone, first, begins, decode_head(&bytes).unwrap().generation, decode_batch(&bytes).unwrap().to_vec())
     }
 
@@ -167,24 +201,39 @@ mod tests {
         let both = [a.clone(), b.clone()].concat();
         assert_eq!(batch_of(&mut catalog, vec![(1, Some(a.clone()))]), (0, 0, true, 1, a));
         assert_eq!(batch_of(&mut catalog, vec![(2, Some(b.clone()))]), (0, 1, false, 1, b.clone()));
-        let third = batch_of(&mut catalog, vec![(3, Some(folder("/c").encode(3))), (3, None)]);
-        assert_eq!(third, (0, 2, false, 1, [folder("/c").encode(3), gone(3)].concat()));
+        let third = batch_of(&mut catalog, vec![(3, Some(folder("/c").encode(3))), (4, None), (3, None)]);
+        assert_eq!(third, (0, 2, false, 1, [gone(3), gone(4)].concat()), "only the last one counts");
         assert_eq!(batch_of(&mut catalog, Vec::new()), (1, 0, true, 2, both));
         assert_eq!(batch_of(&mut catalog, vec![(1, None)]), (1, 1, false, 2, gone(1)));
     }
 
     #[test]
-    fn a_catalog_that_no_zone_can_hold_is_an_error() {
+    fn a_catalog_that_no_zone_can_hold_is_an_error_and_stays_as_it_was() {
         let mut catalog = Catalog::new(1);
         let long = |name: u64| (name, Some(folder(&format!("/{}", "x".repeat(1000))).encode(name)));
         assert!(!Catalog::is_room(1, 1), "half of a zone of one block is none");
         assert!(catalog.write((0..3).map(long).collect()).is_ok());
-        assert!(matches!(catalog.write(vec![long(4)]), Err(FileError::NoSpace(_))));
+        let before = catalog.bytes();
+        assert!(matches!(catalog.write(Changes::from([long(4)])), Err(FileError::NoSpace(_))));
+        assert_eq!((catalog.bytes(), catalog.records().len()), (before, 3));
+        let (zone, _, begins, generation, _) = batch_of(&mut catalog, vec![long(4), (0, None)]);
+        assert_eq!((zone, begins, generation), (1, true, 2), "with one file less there is room");
     }
 
     #[test]
     fn a_torn_catalog_goes_on_in_the_other_zone() {
         let mut catalog = Catalog::found(8, 1, 5, (2, 3), true);
         assert_eq!(batch_of(&mut catalog, Vec::new()), (0, 0, true, 6, Vec::new()));
+    }
+
+    #[test]
+    fn where_its_zone_fails_it_begins_the_other_with_everything_also_what_was_not_written() {
+        let mut catalog = Catalog::new(8);
+        let (a, b) = (folder("/a").encode(1), folder("/b").encode(2));
+        batch_of(&mut catalog, vec![(1, Some(a.clone()))]);
+        batch_of(&mut catalog, vec![(2, Some(b.clone()))]);
+        let Batch { zone, first, bytes, begins } = catalog.begin().unwrap();
+        assert_eq!((zone, first, begins, decode_head(&bytes).unwrap().generation), (1, 0, true, 2));
+        assert_eq!(decode_batch(&bytes).unwrap(), [a, b].concat());
     }
 }

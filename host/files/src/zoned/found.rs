@@ -90,6 +90,7 @@ pub(super) fn adopt<M: Media>(drive: ZoneFtl<M>, clock: PaceClock, access: Acces
             },
         );
     }
+    zones.keep();
     let shared = shared(Dispatcher::new(drive, clock), names, found, zones, next_number);
     let is_writable = !is_inspected && shared.dispatcher.look().drive.read_only_reason().is_none();
     if is_writable {

@@ -38,8 +38,8 @@ pub(super) struct Contents {
     pub(super) extents: Vec<ZoneExtent>,
     /// Its end, from a whole block on, that was not written yet.
     pub(super) tail: Vec<u8>,
-    /// The name that it was recorded with.
-    path: String,
+    /// The name that it has, or had last.
+    pub(super) path: String,
     /// The catalog has it, or will.
     pub(super) is_noted: bool,
     /// It has been written since.
@@ -52,24 +52,24 @@ pub(super) struct Contents {
 }
 
 impl Node {
-    pub(super) fn new(number: u64, kind: FileKind, modified: u64) -> Arc<Node> {
+    pub(super) fn new(number: u64, kind: FileKind, modified: u64, path: String) -> Arc<Node> {
         Arc::new(Node {
             number,
             kind,
             bytes: AtomicU64::new(0),
             modified: AtomicU64::new(modified),
             writing: Mutex::default(),
-            contents: RwLock::default(),
+            contents: RwLock::new(Contents { path, ..Contents::default() }),
         })
     }
 
     /// One that was found.
     pub(super) fn found(number: u64, record: FileRecord) -> Arc<Node> {
-        let node = Node::new(number, record.kind, record.modified);
+        let node = Node::new(number, record.kind, record.modified, record.path);
         node.set_bytes(record.bytes);
         {
             let mut contents = node.write();
-            (contents.extents, contents.tail, contents.path) = (record.extents, record.tail, record.path);
+            (contents.extents, contents.tail) = (record.extents, record.tail);
             contents.is_noted = true;
         }
         node
@@ -97,14 +97,13 @@ impl Node {
         self.bytes.store(bytes, Ordering::Release);
     }
 
-    /// The change that records the file under this name, as far as it was written: of a tail only what is less than a block.
-    pub(super) fn note(&self, path: &str, contents: &mut Contents) -> Change {
-        path.clone_into(&mut contents.path);
+    /// The change that records the file under the name that it has, as far as it was written: of a tail only what is less than a block.
+    pub(super) fn note(&self, contents: &mut Contents) -> Change {
         contents.is_noted = true;
         self.note_again(contents)
     }
 
-    /// The same under the name that it has.
+    /// The same of one that was recorded before.
     pub(super) fn note_again(&self, contents: &Contents) -> Change {
         // What is gathered is on no medium yet, and some of it may have been synced already, in the record before this one.
         let tail = contents.tail[..contents.tail.len().min(BLOCK_BYTES - 1)].to_vec();

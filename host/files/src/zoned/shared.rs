@@ -1,11 +1,11 @@
 //! What the users of files on zones share: the drive, the names, the changes that were not written yet, the catalog and the zones.
 //!
 //! Locks are taken in this order, and the last ones are never held while anything is waited for:
-//! the file's `writing` ─ cleaning ─ names ─ catalog ─ contents of a file ─ queue; the drive ─ zones. Whoever has the names does not
+//! the file's `writing` ─ cleaning ─ names ─ catalog ─ resets ─ contents of a file ─ queue; the drive ─ zones. Whoever has the names does not
 //! write the catalog.
 
 use super::allocation::{Allocation, Lease, PlaceLifetime};
-use super::catalog::{Batch, CATALOG_ZONES, Catalog, Change};
+use super::catalog::{Batch, CATALOG_ZONES, Catalog, Change, Changes};
 use super::node::{Node, Presence};
 use super::record::ZoneExtent;
 use crate::files::{Counts, FileStatistics};
@@ -20,7 +20,7 @@ use openftl_zones::{Action, Ftl, Layout, ZoneError, ZoneFtl, ZoneRequest, ZoneSt
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Changes that may wait for a sync; with so many one is made.
+/// Files whose changes may wait for a sync, and things that leave with them; with so many one is made.
 pub const QUEUE_CHANGES_MAX: usize = 256;
 
 /// The drive, while a thread has it.
@@ -59,12 +59,33 @@ enum Leaving {
 /// Changes that were made, and not written yet.
 #[derive(Default)]
 struct Queue {
-    changes: Vec<Change>,
+    changes: Changes,
+    /// Bytes of their records.
     bytes: usize,
     /// Changes so far.
     count: u64,
     /// What leaves with which of them.
     leaving: Vec<(u64, Leaving)>,
+}
+
+impl Queue {
+    fn insert(&mut self, (file, record): Change) {
+        self.bytes += record.as_ref().map_or(0, Vec::len);
+        let older = self.changes.insert(file, record).flatten();
+        self.bytes -= older.map_or(0, |older| older.len());
+    }
+
+    fn take(&mut self) -> Changes {
+        self.bytes = 0;
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Changes that could not be written come before those that were made meanwhile.
+    fn put_back(&mut self, changes: Changes) {
+        let newer = std::mem::replace(&mut self.changes, changes);
+        self.bytes = self.changes.values().flatten().map(Vec::len).sum();
+        newer.into_iter().for_each(|change| self.insert(change));
+    }
 }
 
 /// See the module.
@@ -76,6 +97,8 @@ pub(super) struct Shared<M: Media> {
     names: Mutex<Names<Node>>,
     catalog: Mutex<Catalog>,
     queue: Mutex<Queue>,
+    /// Whoever resets zones.
+    resets: Mutex<()>,
     zones: Mutex<Allocation>,
     next_number: AtomicU64,
     /// Bytes of records in the catalog.
@@ -113,6 +136,7 @@ impl<M: Media> Shared<M> {
             recorded_bytes: AtomicUsize::new(catalog.bytes()),
             catalog: Mutex::new(catalog),
             queue: Mutex::default(),
+            resets: Mutex::default(),
             zones: Mutex::new(zones),
             next_number: AtomicU64::new(next_number),
             has_written: AtomicBool::new(false),
@@ -189,7 +213,7 @@ impl<M: Media> Shared<M> {
         if let (Some(contents), Some(node)) = (&mut contents, deleted) {
             contents.presence = Presence::Deleted;
             if std::mem::take(&mut contents.is_noted) {
-                changes.insert(0, (node.number, None));
+                changes.push((node.number, None));
             }
         }
         self.queue(changes, deleted.map(|node| Leaving::File(Arc::clone(node))));
@@ -203,16 +227,22 @@ impl<M: Media> Shared<M> {
     fn queue(&self, changes: Vec<Change>, leaving: impl IntoIterator<Item = Leaving>) {
         let mut queue = lock(&self.queue);
         queue.count += 1;
-        queue.bytes += changes.iter().map(|(_, record)| record.as_ref().map_or(0, Vec::len)).sum::<usize>();
-        queue.changes.extend(changes);
+        changes.into_iter().for_each(|change| queue.insert(change));
         let count = queue.count;
         queue.leaving.extend(leaving.into_iter().map(|leaving| (count, leaving)));
     }
 
     /// Syncs if many changes wait. Nobody who has the names calls this.
     pub(super) fn write_if_long(&self) -> Result<(), FileError> {
-        let is_long = lock(&self.queue).changes.len() >= QUEUE_CHANGES_MAX;
-        if is_long { self.sync() } else { Ok(()) }
+        let is_long = {
+            let queue = lock(&self.queue);
+            queue.changes.len().max(queue.leaving.len()) >= QUEUE_CHANGES_MAX
+        };
+        match if is_long { self.sync() } else { Ok(()) } {
+            // Nobody has asked for this sync; whoever does hears of it. Meanwhile files can be deleted.
+            Err(FileError::NoSpace(_)) => Ok(()),
+            synced => synced,
+        }
     }
 
     /// Everything before is durable.
@@ -228,9 +258,13 @@ impl<M: Media> Shared<M> {
         }
         let (changes, count) = {
             let mut queue = lock(&self.queue);
-            queue.bytes = 0;
-            (std::mem::take(&mut queue.changes), queue.count)
+            (queue.take(), queue.count)
         };
+        if let Err(error) = catalog.expect_room(&changes).and_then(|()| self.flush_files()) {
+            // The catalog is as it was: this is an error of this sync alone.
+            lock(&self.queue).put_back(changes);
+            return Err(error);
+        }
         if let Err(error) = self.write_catalog(&mut catalog, changes) {
             // What is on media is known no more, until it is read again.
             catalog.failed = Some(error.clone());
@@ -244,17 +278,50 @@ impl<M: Media> Shared<M> {
 
     /// Writes a first batch, so that the drive is one with files from now on.
     pub(super) fn begin_catalog(&self) -> Result<(), FileError> {
-        self.write_catalog(&mut lock(&self.catalog), Vec::new())
+        self.write_catalog(&mut lock(&self.catalog), Changes::new())
     }
 
-    /// Flushes, appends a batch, and flushes: steps 1 to 3 of a sync.
-    fn write_catalog(&self, catalog: &mut Catalog, changes: Vec<Change>) -> Result<(), FileError> {
+    /// Flushes what was written of files: step 1 of a sync.
+    fn flush_files(&self) -> Result<(), FileError> {
         if self.has_written.swap(false, Ordering::AcqRel) {
-            self.flush()?;
+            self.flush().inspect_err(|_| self.has_written.store(true, Ordering::Release))?;
         }
-        let Batch { zone, first, bytes, begins } = catalog.write(changes)?;
+        Ok(())
+    }
+
+    /// Appends a batch, and flushes: steps 2 and 3 of a sync.
+    fn write_catalog(&self, catalog: &mut Catalog, changes: Changes) -> Result<(), FileError> {
+        let mut batch = catalog.write(changes)?;
+        if let Err(error) = self.write_batch(&batch) {
+            if batch.begins || !self.has_closed(batch.zone) {
+                return Err(error);
+            }
+            // The medium of its zone has failed. What is on it counts until the other zone has everything.
+            batch = catalog.begin()?;
+            self.write_batch(&batch)?;
+        }
+        if batch.begins {
+            // It does not count any more, and is emptied at the latest before it begins anew.
+            let _ = self.empty(1 - batch.zone);
+        }
+        Ok(())
+    }
+
+    /// Whether a zone takes nothing more, ever.
+    fn has_closed(&self, zone: u32) -> bool {
+        matches!(self.dispatcher.look().drive.board().zone(zone).state, ZoneState::ReadOnly | ZoneState::Offline)
+    }
+
+    fn write_batch(&self, batch: &Batch) -> Result<(), FileError> {
+        let Batch { zone, first, ref bytes, begins } = *batch;
         if begins {
-            self.empty(zone)?;
+            self.empty(zone).map_err(|error| match self.has_closed(zone) {
+                true => FileError::ReadOnly(format!(
+                    "zone {zone}, which is for the catalog of files, takes nothing more, and the other one is full: what was synced stays, \
+                     and can be read; copy it to another drive"
+                )),
+                false => error,
+            })?;
             self.catalog_beginnings.fetch_add(1, Ordering::Relaxed);
         }
         let blocks: Vec<&[u8]> = bytes.chunks(BLOCK_BYTES).collect();
@@ -270,8 +337,7 @@ impl<M: Media> Shared<M> {
             let tag = self.write_frames(&mut owner, zone, at, &frames)?;
             self.wait(owner, tag).1?;
         }
-        self.flush()?;
-        if begins { self.empty(1 - zone) } else { Ok(()) }
+        self.flush()
     }
 
     /// Begins a write; frames are released if it cannot be begun.
@@ -351,8 +417,9 @@ impl<M: Media> Shared<M> {
         }
     }
 
-    /// Resets the zones of which nothing is used.
+    /// Resets the zones of which nothing is used. None is being reset any more that was dead before.
     pub(super) fn reset_dead(&self) -> Result<(), FileError> {
+        let _resetting = lock(&self.resets);
         loop {
             // Not in the condition of the loop, which would hold the lock in its body.
             let dead = self.zones().take_dead();
@@ -365,6 +432,15 @@ impl<M: Media> Shared<M> {
                 _ => {}
             }
         }
+    }
+
+    /// Waits if a zone is being reset, which may be what is missing.
+    fn has_waited_for_reset(&self) -> bool {
+        let is_resetting = self.zones().is_resetting();
+        if is_resetting {
+            drop(lock(&self.resets));
+        }
+        is_resetting
     }
 
     /// Writes whole blocks somewhere; the last one may be shorter, and is padded. `wrote` hears of each extent at once: what no file has yet
@@ -385,6 +461,7 @@ impl<M: Media> Shared<M> {
                     done += extent.blocks as usize;
                     wrote(extent);
                 }
+                Ok(None) if self.has_waited_for_reset() => {}
                 Ok(None) if !is_cleaning && self.make_room()? => {}
                 refused => {
                     let (empty, open) = self.zones().counts();
@@ -434,16 +511,20 @@ impl<M: Media> Shared<M> {
                 Ok(tag) => {
                     self.zones().wrote(zone, extent.blocks);
                     self.has_written.store(true, Ordering::Release);
-                    self.wait(owner, tag).1?;
+                    // No file has what could not be written.
+                    self.wait(owner, tag).1.inspect_err(|_| self.free(vec![extent]))?;
                     return Ok(Some(extent));
                 }
-                // Its medium has failed; what it has stays there.
-                Err(ZoneError::ReadOnly { .. } | ZoneError::Offline { .. } | ZoneError::Full { .. }) => {
+                Err(error) => {
                     let mut zones = self.zones();
+                    match error {
+                        // Its medium has failed; what it has stays there.
+                        ZoneError::ReadOnly { .. } | ZoneError::Offline { .. } => zones.lose(zone),
+                        ZoneError::Full { .. } => zones.close(zone),
+                        error => return Err(error.into()),
+                    }
                     zones.leave(lease);
-                    zones.close(zone);
                 }
-                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -457,5 +538,28 @@ impl<M: Media> Shared<M> {
             Ok(owned.drive.submit(now, tag, ZoneRequest::Read { first, frames })?)
         };
         pieces::read_pieces(&self.dispatcher, requests, bytes, locate, submit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_each_file_only_the_last_change_waits_also_of_those_that_could_not_be_written() {
+        let record = |bytes: usize| Some(vec![7; bytes]);
+        let mut queue = Queue::default();
+        for change in [(1, record(10)), (2, record(5)), (1, record(7))] {
+            queue.insert(change);
+        }
+        assert_eq!(queue.bytes, 12);
+        let taken = queue.take();
+        assert_eq!((queue.bytes, taken.len()), (0, 2));
+        for change in [(1, None), (3, record(2))] {
+            queue.insert(change);
+        }
+        queue.put_back(taken);
+        assert_eq!(queue.changes, Changes::from([(1, None), (2, record(5)), (3, record(2))]));
+        assert_eq!(queue.bytes, 7);
     }
 }

@@ -19,7 +19,8 @@ use std::sync::atomic::Ordering;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Blocks of a log file after which it is synced by itself: 4 MiB are lost at most that nobody has synced.
+/// Blocks of a log file since it was last recorded, 4 MiB, after which the next append that writes some syncs it. Of what
+/// nobody has synced a power cut takes no more than these, what was gathered, and what the last append brought.
 pub const UNSYNCED_BLOCKS_MAX: u64 = 1024;
 
 /// A file that is written from front to back.
@@ -32,7 +33,8 @@ pub struct ZoneWriter<M: Media> {
     lease: Lease,
     /// A table is there as a whole.
     is_committed: bool,
-    has_failed: bool,
+    /// Why a table is given up: a part of it could not be written.
+    failed: Option<FileError>,
     is_closed: bool,
     counts: Arc<NameCounts>,
 }
@@ -48,7 +50,7 @@ impl<M: Media> ZoneWriter<M> {
             lifetime: TableLifetime::Unknown,
             lease: None,
             is_committed: false,
-            has_failed: false,
+            failed: None,
             is_closed: false,
             counts,
         }
@@ -149,7 +151,10 @@ impl<M: Media> ZoneWriter<M> {
             // Log files share their zones: they are small, or gone soon.
             self.shared.zones().leave(&mut self.lease);
         }
-        written.inspect_err(|_| self.has_failed = true)
+        if let (Err(error), true) = (&written, self.is_table()) {
+            self.failed.get_or_insert_with(|| error.clone());
+        }
+        written
     }
 
     /// Writes at `offset`: the end of the file, or up to [`REWRITE_BYTES_MAX`](crate::REWRITE_BYTES_MAX) before it. The file ends behind it.
@@ -180,7 +185,8 @@ impl<M: Media> ZoneWriter<M> {
         if bytes == found {
             return Ok(());
         }
-        self.truncate_here(found, bytes).map_err(|error| self.explain(error))
+        let cut = self.truncate_here(found, bytes).and_then(|()| self.shared.write_if_long());
+        cut.map_err(|error| self.explain(error))
     }
 
     fn truncate_here(&mut self, found: u64, bytes: u64) -> Result<(), FileError> {
@@ -238,8 +244,8 @@ impl<M: Media> ZoneWriter<M> {
         if self.is_committed {
             return Ok(());
         }
-        if self.is_table() && self.has_failed {
-            return Err(FileError::NoSpace("the table could not be written as a whole, and is given up".to_owned()));
+        if let Some(error) = &self.failed {
+            return Err(error.clone().of("a table that could not be written as a whole is given up"));
         }
         let (gathered, has_changed) = {
             let contents = node.read();
@@ -260,13 +266,11 @@ impl<M: Media> ZoneWriter<M> {
     /// Queues the change that records the file as it is, if it has a name.
     fn note(&self) -> Result<(), FileError> {
         self.shared.expect_writable()?;
-        let names = self.shared.names();
         let mut contents = self.node.write();
-        let is_named = names.get(&self.path).is_ok_and(|node| Arc::ptr_eq(node, &self.node));
-        if is_named && contents.presence == Presence::There {
+        if contents.presence == Presence::There {
             contents.has_changed = false;
             contents.blocks_since = 0;
-            let change = self.node.note(&self.path, &mut contents);
+            let change = self.node.note(&mut contents);
             self.shared.change(vec![change], None);
         }
         Ok(())
@@ -304,9 +308,10 @@ impl<M: Media> ZoneWriter<M> {
     pub fn forget(mut self) {
         self.is_closed = true;
         let mut names = self.shared.names();
-        let is_named = names.get(&self.path).is_ok_and(|node| Arc::ptr_eq(node, &self.node));
+        let path = self.node.read().path.clone();
+        let is_named = names.get(&path).is_ok_and(|node| Arc::ptr_eq(node, &self.node));
         if self.is_table() && !self.is_committed && is_named {
-            names.remove(&self.path);
+            names.remove(&path);
         }
     }
 
