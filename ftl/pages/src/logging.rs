@@ -20,6 +20,7 @@ use crate::record::{
     push_carried, push_change,
 };
 use crate::request::SessionId;
+use crate::seen_log::is_beyond_reach;
 use openftl_core::BLOCK_BYTES;
 use openftl_core::checksum::crc32c;
 use openftl_parts::flash::Flash;
@@ -174,6 +175,10 @@ impl Pages {
             if !is_quiescing && !self.log.has_room(blocks, chunk_blocks) {
                 break;
             }
+            if self.is_far_ahead(flash) {
+                has_acted |= self.push_log(flash);
+                break;
+            }
             let Group { records, last } = self.log.ready.pop_front().expect("there is one");
             let (lpid, version) = (self.log.next_group, self.next_version);
             let header = Header { kind: Kind::Group, lpid, version, bytes, crc: crc32c(&records) };
@@ -189,6 +194,18 @@ impl Pages {
             has_acted = true;
         }
         has_acted
+    }
+
+    /// Whether the next group would begin so far behind one that is not on media that it would seem to show that this one was there: a program
+    /// may fail, those behind it be done, and the power go before what failed is written again (see [`crate::seen_log`]).
+    fn is_far_ahead(&self, flash: &Flash) -> bool {
+        let in_flight = self.log.placed.iter().rev().take_while(|placed| !placed.is_programmed).last();
+        let open = self.logs.slots[0].and_then(|slot| self.open[slot].as_ref());
+        in_flight.zip(open).is_some_and(|(placed, open)| {
+            let begin = placed.place.blocks(flash.format).start;
+            let is_there = placed.place.chunk(flash.format) == open.chunk;
+            is_there && is_beyond_reach(&flash.geometry, begin, open.next_grain / GRAINS_PER_BLOCK)
+        })
     }
 
     /// Writes groups again that were found after a power cut. Returns whether there was one.

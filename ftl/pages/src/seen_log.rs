@@ -80,11 +80,25 @@ pub(crate) struct SeenLog {
     reach: u32,
 }
 
+/// Blocks that a program which is cut off may damage: the unit that is torn, and those on the same word lines, which is all that has not
+/// MW_CUNITS blocks written behind it.
+fn reach_of(geometry: &Geometry) -> u32 {
+    2 * geometry.ws_min + geometry.mw_cunits
+}
+
+fn is_far(unit_blocks: u32, reach: u32, lost: u32, seen: u32) -> bool {
+    lost / unit_blocks * unit_blocks + reach <= seen
+}
+
+/// Whether a group in block `seen` of a chunk shows, if block `lost` of it cannot be read, that this one was there for good.
+pub(crate) fn is_beyond_reach(geometry: &Geometry, lost: u32, seen: u32) -> bool {
+    is_far(geometry.ws_min, reach_of(geometry), lost, seen)
+}
+
 impl SeenLog {
     /// Nothing yet, on a device like this.
     pub(crate) fn new(geometry: &Geometry) -> SeenLog {
-        // The unit that is torn, and those on the same word lines: all that has not MW_CUNITS blocks written behind it.
-        let (unit_blocks, reach) = (geometry.ws_min, 2 * geometry.ws_min + geometry.mw_cunits);
+        let (unit_blocks, reach) = (geometry.ws_min, reach_of(geometry));
         SeenLog { seen: Vec::new(), unreadable: BTreeMap::new(), unit_blocks, reach }
     }
 
@@ -127,7 +141,7 @@ impl SeenLog {
             }
             let mut between =
                 self.unreadable[&seen.chunk].iter().filter(|block| (begin..seen.block).contains(*block)).peekable();
-            let is_far = |block: &u32| block / self.unit_blocks * self.unit_blocks + self.reach <= seen.block;
+            let is_far = |block: &u32| is_far(self.unit_blocks, self.reach, *block, seen.block);
             between.peek().is_none() || between.any(is_far)
         });
         behind.map(|seen| seen.number).min()
