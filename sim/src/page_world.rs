@@ -4,7 +4,7 @@ use crate::fault::{Fault, FaultKind, disturb};
 use crate::played::Played;
 use crate::played_crash_points::Cut;
 use crate::rig::Rig;
-use crate::step::{Step, ZoneDeed, ZoneDeedKind};
+use crate::step::{Moment, Step, ZoneDeed, ZoneDeedKind};
 use crate::wire::{CrashPoint, Wire};
 use openftl_blocks::Ftl;
 use openftl_core::{BLOCK_BYTES, Clock, Frame, Frames};
@@ -455,6 +455,13 @@ impl PageWorld {
         }
         self.sync();
         self.settle();
+        // What was found then goes on to be true, wherever the log of what was put since ends.
+        for (session, torn) in [(0, false), (1, true)] {
+            self.stage(session, 9, 4, 2, false);
+            self.commit(session, torn);
+            self.power_cut_at(Moment { events: 3, torn, ..Moment::NOW });
+            self.recover().unwrap_or_else(|contradiction| panic!("cut once more: {contradiction}"));
+        }
         self.clean_restart();
         self.verify_all();
     }

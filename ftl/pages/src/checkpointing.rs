@@ -199,7 +199,9 @@ impl PageFtl {
     fn write_as_anchor(&mut self, anchor: Anchor) -> Option<u64> {
         let frame = self.ftl.flash.frames.acquire(FrameForm::Bytes)?;
         self.pages.take_spares(&mut self.ftl.flash);
-        let durable = self.pages.log.durable_before(self.pages.durable).max(anchor.durable);
+        // While an index that was rebuilt is not on media, what it says of the log is what another repair is to find there.
+        let known = if self.pages.is_rebuilt { 0 } else { self.pages.log.durable_before(self.pages.durable) };
+        let durable = known.max(anchor.durable);
         let anchor = Anchor { durable, ..anchor };
         let chunks = self.pages.log.chunks(self.ftl.flash.format, anchor.group);
         anchor.write(&chunks, self.ftl.flash.frames.bytes_mut(frame));

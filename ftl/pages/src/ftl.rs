@@ -18,7 +18,7 @@ use openftl_parts::journal::repair::RepairReport;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{Durability, Request, Target};
 use openftl_parts::tenant::Tenant;
-use openftl_parts::words::{Access, TRANSACTION_BLOCKS_MAX, TenantNote};
+use openftl_parts::words::{Access, TenantNote};
 
 /// What hosts see of a store of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,17 +198,18 @@ impl PageFtl {
         Ok(())
     }
 
-    /// Writes an index that was rebuilt, in place of all that the area had of it.
+    /// Writes an index that was rebuilt, and trims what the area had of the old one.
     fn write_rebuilt(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
         if !self.pages.is_rebuilt || self.expect_writable().is_err() {
             return Ok(());
         }
+        self.checkpoint_now(clock)?;
         let first = self.pages.layout.slot_block(0);
-        let end = first + u64::from(self.pages.layout.slots);
-        for first in (first..end).step_by(TRANSACTION_BLOCKS_MAX) {
-            let blocks = (end - first).min(TRANSACTION_BLOCKS_MAX as u64);
-            let trim = Request::Trim { first, blocks, durability: Durability::Volatile };
-            // What is behind it is written anew: this one comes first.
+        let is_old =
+            |slot: &u32| finding::is_mapped(&self.ftl, first + u64::from(*slot)) && !self.pages.index.has_slot(*slot);
+        let old: Vec<u32> = (0..self.pages.layout.slots).filter(is_old).collect();
+        for slot in old {
+            let trim = Request::Trim { first: first + u64::from(slot), blocks: 1, durability: Durability::Volatile };
             let mut done = Vec::new();
             let mut write = self.submit_area(trim);
             while self.expect_writable().is_ok() && write.is_none_or(|write| write > self.acknowledged) {
@@ -220,6 +221,7 @@ impl PageFtl {
                 }
             }
         }
+        // Its end says that the trims are durable.
         self.checkpoint_now(clock)
     }
 
@@ -252,6 +254,7 @@ impl PageFtl {
             return Ok(());
         }
         repairing::mark(&mut self.ftl, &mut self.pages, 0, clock)?;
+        self.pages.is_rebuilt = false;
         for chunk in std::mem::take(&mut self.pages.old_log) {
             self.pages.chunks.get_mut(&chunk).expect("it was kept").live = 0;
             self.pages.doom_if_empty(&mut self.ftl.flash, chunk);

@@ -60,6 +60,20 @@ impl Index {
         }
     }
 
+    /// One without pages, whose leaves take these slots only when there are no others.
+    #[must_use]
+    pub fn new_beside(slots: u32, taken: &BTreeSet<u32>) -> Index {
+        let mut index = Index::new(slots);
+        index.free_slots.sort_by_key(|slot| (!taken.contains(slot), u32::MAX - slot));
+        index
+    }
+
+    /// Whether a leaf has this slot.
+    #[must_use]
+    pub fn has_slot(&self, slot: u32) -> bool {
+        self.leaves.values().any(|held| held.slot == Some(slot))
+    }
+
     /// From leaves that were found on media, each in its slot.
     #[must_use]
     pub fn from_media(slots: u32, found: Vec<(u32, Leaf)>) -> Index {
@@ -257,6 +271,14 @@ mod tests {
             assert!(index.pages_from(777).eq(model.range(777..).map(|(lpid, place)| (*lpid, *place))));
             index = again;
         }
+    }
+
+    #[test]
+    fn an_index_beside_another_one_takes_its_slots_last() {
+        let taken = BTreeSet::from([0, 1, 5]);
+        let mut index = Index::new_beside(8, &taken);
+        let slots: Vec<u32> = std::iter::from_fn(|| index.free_slots.pop()).collect();
+        assert_eq!(slots, [2, 3, 4, 6, 7, 0, 1, 5]);
     }
 
     /// A page that has not changed is there, whichever leaves were written last.

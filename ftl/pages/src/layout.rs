@@ -16,6 +16,7 @@
 //! | | 40-43 | how many chunks follow |
 //! | | 64 | chunks that the log is in, or may be in by now, 4 bytes each |
 
+use crate::place::COUNT_MAX;
 use openftl_core::{BLOCK_BYTES, ChunkId};
 
 /// Blocks that have what is known of sessions.
@@ -125,7 +126,8 @@ impl Anchor {
             block[40..].chunks_exact(4).map(|half| u32::from_le_bytes(*half.first_chunk().expect("4 bytes")));
         let count = halves.next().expect("a block has more") as usize;
         let chunks = halves.skip((HEAD_BYTES - 44) / 4).take(count).map(ChunkId).collect();
-        (count <= LOG_CHUNKS_MAX).then_some((anchor, chunks))
+        let is_possible = anchor.durable.max(anchor.group).max(anchor.version) <= COUNT_MAX;
+        (count <= LOG_CHUNKS_MAX && is_possible).then_some((anchor, chunks))
     }
 }
 
@@ -142,6 +144,9 @@ mod tests {
             anchor.write(chunks, &mut block);
             assert_eq!(Anchor::read(&block), Some((anchor, chunks.to_vec())));
         }
+        Anchor { group: COUNT_MAX + 1, ..anchor }.write(&[], &mut block);
+        assert_eq!(Anchor::read(&block), None);
+        anchor.write(&[], &mut block);
         block[4] = 1;
         assert_eq!(Anchor::read(&block), None);
     }

@@ -36,6 +36,9 @@ pub const HEADER_BYTES: usize = 32;
 /// The longest page that hosts may put.
 pub const PAGE_BYTES_MAX: u32 = 1 << 20;
 
+/// No drive comes to a version or to a group with a greater number: what says so was made up.
+pub const COUNT_MAX: u64 = 1 << 62;
+
 /// The longest page of any drive: an FTL that is composed of pages may add something of its own to what its hosts have.
 pub(crate) const OWN_BYTES_MAX: u32 = PAGE_BYTES_MAX + 32;
 
@@ -198,7 +201,8 @@ impl Header {
         let kind = [Kind::Page, Kind::Group].into_iter().find(|kind| *kind as u8 == raw.kind)?;
         let (lpid, version, bytes, crc) = (raw.lpid.get(), raw.version.get(), raw.bytes.get(), raw.crc.get());
         let found = Header { kind, lpid, version, bytes, crc };
-        let is_possible = (1..=OWN_BYTES_MAX).contains(&bytes);
+        let counts = if kind == Kind::Group { version.max(lpid) } else { version };
+        let is_possible = (1..=OWN_BYTES_MAX).contains(&bytes) && counts <= COUNT_MAX;
         (is_possible && raw.seal() == raw.sealed.get()).then_some(found)
     }
 }

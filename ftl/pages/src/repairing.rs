@@ -16,7 +16,8 @@
 //! |---|---|
 //! | the superblock says that the index is being rebuilt | nothing else has changed: the repair begins anew |
 //! | all chunks are read; those of data in which no newest version is are given back | the same |
-//! | the blocks of the old map are trimmed, the new one, sessions and an anchor are written | the drive is refused by all but a repair, which begins anew |
+//! | the new map is written, where the old one has no blocks as long as there are such, then sessions and an anchor | the drive is refused by all but a repair, which begins anew |
+//! | the blocks of the old map are trimmed, and an anchor is written behind that | the same |
 //! | the superblock says it no more | the drive is as any other |
 //! | the chunks of the old log are given back | the same |
 
@@ -84,7 +85,10 @@ pub(crate) fn mark(ftl: &mut BlockFtl, pages: &mut Pages, rebuilt: u8, clock: &m
 struct LeftInArea {
     anchor: Option<Anchor>,
     sessions: Sessions,
-    index: Index,
+    /// Blocks for leaves that have one: of a repair that was cut off some are old and some are new.
+    slots: BTreeSet<u32>,
+    /// Pages that any of them has.
+    pages: BTreeSet<u64>,
 }
 
 /// Reads a block of the area, if it can be read.
@@ -135,11 +139,12 @@ impl LeftInArea {
         read_some(ftl, pages, &blocks, clock, |block, bytes| sessions.read(block as u32 - 1, bytes))?;
         let (slots, first) = (pages.layout.slots, pages.layout.slot_block(0));
         let blocks = mapped(ftl, &mut (first..first + u64::from(slots)));
-        let mut found = Vec::new();
-        read_some(ftl, pages, &blocks, clock, |block, bytes| {
-            found.extend(Leaf::read(bytes).map(|leaf| ((block - first) as u32, leaf)));
+        let taken = blocks.iter().map(|block| (block - first) as u32).collect();
+        let mut found = BTreeSet::new();
+        read_some(ftl, pages, &blocks, clock, |_, bytes| {
+            found.extend(Leaf::read(bytes).iter().flat_map(|leaf| leaf.pages_from(0)).map(|(lpid, _)| lpid));
         })?;
-        Ok(LeftInArea { anchor, sessions, index: Index::from_media(slots, found) })
+        Ok(LeftInArea { anchor, sessions, slots: taken, pages: found })
     }
 }
 
@@ -159,21 +164,29 @@ struct LeftOfLog {
     last_version: u64,
 }
 
-/// Groups between which a repair may have skipped numbers, and no other did.
+/// Groups between which no number was skipped.
 type Stretch = BTreeMap<u64, FoundGroup>;
 
-/// Groups whose versions grow, in stretches: what a power cut has left behind one that it has torn does not grow once the log has gone on.
-fn stretches(groups: BTreeMap<u64, FoundGroup>) -> Vec<Stretch> {
-    let (mut stretches, mut last): (Vec<Stretch>, Option<(u64, u64)>) = (Vec::new(), None);
+/// Stretches in their order, and of each whether it follows the one before it: a repair skipped the numbers between, and no group is missing there.
+/// A repair goes on behind the last group that was there, or behind the one that the anchor names.
+///
+/// Versions of groups grow: what a power cut has left behind one that it has torn is not among them once the log has gone on.
+fn stretches(groups: BTreeMap<u64, FoundGroup>, anchor: u64) -> Vec<(bool, Stretch)> {
+    let mut stretches: Vec<(bool, Stretch)> = Vec::new();
+    let (mut before, mut last_version) = (None, 0);
     for (number, group) in groups {
-        if last.is_some_and(|(_, version)| group.version < version) {
+        let skipped = number - before.unwrap_or(number);
+        let ends = [before.unwrap_or(0), before.map_or(0, |before| before + 1), anchor];
+        before = Some(number);
+        if group.version < last_version {
             continue;
         }
-        if last.is_none_or(|(before, _)| number - before >= GROUPS_SKIPPED) {
-            stretches.push(Stretch::new());
+        last_version = group.version;
+        if stretches.is_empty() || skipped >= GROUPS_SKIPPED {
+            let follows = ends.iter().any(|end| end + GROUPS_SKIPPED == number);
+            stretches.push((stretches.is_empty() || follows, Stretch::new()));
         }
-        last = Some((number, group.version));
-        stretches.last_mut().expect("there is one").insert(number, group);
+        stretches.last_mut().expect("there is one").1.insert(number, group);
     }
     stretches
 }
@@ -188,9 +201,10 @@ fn drop_what_was_never_durable(format: AddressFormat, groups: &mut Stretch, seen
         }
         let last = Last::of(format, &groups[&at]);
         let is_named = (at + 2..at + GROUPS_SKIPPED).contains(&durable);
-        let is_lost = is_named || seen.shows(at + 1, last).is_some();
+        let is_shown = seen.shows(at + 1, last).is_some();
+        let is_lost = is_named || is_shown;
         match groups.range(at + 1..).next() {
-            Some((next, _)) if is_lost => at = *next,
+            Some((next, _)) if is_shown || (is_named && *next < durable) => at = *next,
             _ => {
                 groups.split_off(&(at + 1));
                 let is_unread = last.end.is_some_and(|end| seen.unreadable_from(end) > 0);
@@ -228,14 +242,28 @@ impl LeftOfLog {
         }
         left.last_group = groups.last_key_value().map_or(0, |(number, _)| *number);
         let mut parts = Parts::new();
-        for mut groups in stretches(groups) {
+        let mut last = 0;
+        for (follows, mut groups) in stretches(groups, anchor.group) {
+            if !follows {
+                left.doubt();
+            }
             let is_in_doubt = drop_what_was_never_durable(format, &mut groups, &seen, anchor.durable);
             left.take_stretch(&groups, anchor.group, &mut parts);
             if is_in_doubt {
-                left.said.values_mut().for_each(|said| said.is_in_doubt = true);
+                left.doubt();
             }
+            last = groups.last_key_value().map_or(last, |(number, _)| *number);
+        }
+        if anchor.group > last + 1 {
+            // Groups before that one were needed no more, and are not there any longer: what they say, the index had that is lost.
+            left.doubt();
         }
         Ok(left)
+    }
+
+    /// Something that was said later may be missing.
+    fn doubt(&mut self) {
+        self.said.values_mut().for_each(|said| said.is_in_doubt = true);
     }
 
     /// Takes groups. What they say of sessions is in the area if they are before group `anchor`.
@@ -373,6 +401,12 @@ impl Versions {
                 }
             });
         }
+        // A chunk that is gone is not one that was emptied.
+        for (chunk, places) in places {
+            if ftl.flash.geometry.has_chunk(chunk) && ftl.flash.chunks.is_offline(chunk) {
+                versions.at_places.extend(places.into_iter().map(|(lpid, _)| (lpid, AtPlace::Damaged)));
+            }
+        }
         Ok(versions)
     }
 }
@@ -439,7 +473,7 @@ pub(crate) fn rebuild(
     let anchor = area.anchor.unwrap_or_default();
     let mut log = LeftOfLog::read(ftl, pages, anchor, clock)?;
     let versions = Versions::read(ftl, pages, &log, clock)?;
-    let report = compose(pages, &mut log, &area.index, &versions)?;
+    let report = compose(pages, &mut log, &area, &versions)?;
     pages.sessions = area.sessions;
     for (session, batch) in std::mem::take(&mut log.batches) {
         match batch {
@@ -461,9 +495,9 @@ pub(crate) fn rebuild(
     pages.next_version = versions.last_version.max(log.last_version).max(anchor.version) + VERSIONS_SKIPPED;
     pages.log = Log::new(pages.layout.log_blocks, pages.page_bytes_max);
     pages.log.next_group = log.last_group.max(anchor.group) + GROUPS_SKIPPED;
-    // Until all is written that the new index is made of, sessions of the area lack what the old log says since the old anchor.
-    let version = pages.next_version;
-    pages.anchor = Anchor { durable: 0, group: anchor.group, version, capacity_grains: pages.capacity_grains };
+    // Until all is written that the new index is made of, sessions of the area lack what the old log says since the old anchor, and it says of
+    // which groups none may be missing.
+    pages.anchor = Anchor { version: pages.next_version, capacity_grains: pages.capacity_grains, ..anchor };
     let live = live_chunks(ftl, pages)?;
     take_chunks(ftl, pages, live, Access::Repair);
     keep_old_log(ftl, pages, &log.chunks);
@@ -478,8 +512,13 @@ pub(crate) fn rebuild(
 }
 
 /// Says of each page where it is.
-fn compose(pages: &mut Pages, log: &mut LeftOfLog, old: &Index, versions: &Versions) -> Result<IndexRepair, OpenError> {
-    (pages.index, pages.carried) = (Index::new(pages.layout.slots), BTreeMap::new());
+fn compose(
+    pages: &mut Pages,
+    log: &mut LeftOfLog,
+    old: &LeftInArea,
+    versions: &Versions,
+) -> Result<IndexRepair, OpenError> {
+    (pages.index, pages.carried) = (Index::new_beside(pages.layout.slots, &old.slots), BTreeMap::new());
     let mut report = IndexRepair::default();
     let named: BTreeSet<u64> = versions
         .newest
@@ -487,7 +526,7 @@ fn compose(pages: &mut Pages, log: &mut LeftOfLog, old: &Index, versions: &Versi
         .chain(log.said.keys())
         .chain(log.carried.keys())
         .copied()
-        .chain(old.pages_from(0).map(|(lpid, _)| lpid))
+        .chain(old.pages.iter().copied())
         .collect();
     for lpid in named {
         let said = log.said.remove(&lpid);
@@ -505,7 +544,7 @@ fn compose(pages: &mut Pages, log: &mut LeftOfLog, old: &Index, versions: &Versi
             Fate::Gone => {}
         }
         let is_rebuilt = matches!(fate, Fate::Rebuilt(_) | Fate::RebuiltBytes);
-        report.pages_returned += u64::from(is_rebuilt && said.is_none() && old.get(lpid).is_none());
+        report.pages_returned += u64::from(is_rebuilt && said.is_none() && !old.pages.contains(&lpid));
         match (fate, said.map(|said| said.word)) {
             (Fate::Known(place) | Fate::Rebuilt(place), _) => _ = pages.index.set(lpid, Some(place)),
             (Fate::Lost, _) => _ = pages.index.set(lpid, Some(Place::LOST)),
@@ -582,7 +621,12 @@ mod tests {
     fn left_of(groups: Vec<(u64, FoundGroup)>, anchor: u64) -> LeftOfLog {
         let mut left = LeftOfLog::default();
         let mut parts = Parts::new();
-        stretches(groups.into_iter().collect()).iter().for_each(|groups| left.take_stretch(groups, anchor, &mut parts));
+        for (follows, groups) in stretches(groups.into_iter().collect(), anchor) {
+            if !follows {
+                left.doubt();
+            }
+            left.take_stretch(&groups, anchor, &mut parts);
+        }
         left
     }
 
@@ -596,6 +640,22 @@ mod tests {
         // Versions that do not grow are of groups that a power cut has left.
         let stale = vec![group(2, 20, deletes(1, &[1])), group(3, 19, deletes(2, &[2]))];
         assert_eq!(left_of(stale, 0).said.into_keys().collect::<Vec<_>>(), [1]);
+    }
+
+    /// The first groups of a repair that was cut off may have been forgotten in a checkpoint of it, or lost.
+    #[test]
+    fn what_stands_before_a_repair_of_which_the_first_groups_are_missing_is_in_doubt() {
+        let doubts = |second, anchor| {
+            let groups = vec![group(2, 20, deletes(1, &[1])), group(second, 1000, deletes(2, &[3]))];
+            left_of(groups, anchor).said.into_values().map(|said| said.is_in_doubt).collect::<Vec<_>>()
+        };
+        let far = 2 + GROUPS_SKIPPED;
+        assert_eq!(
+            (doubts(far, 0), doubts(far + 1, 0), doubts(far + 2, 4)),
+            (vec![false; 2], vec![false; 2], vec![false; 2])
+        );
+        assert_eq!((doubts(far + 2, 0), doubts(far + 3, 4)), (vec![true, false], vec![true, false]));
+        assert_eq!(doubts(2 * GROUPS_SKIPPED + 2, 0), [true, false]);
     }
 
     #[test]

@@ -252,8 +252,7 @@ pub(crate) fn read(
             anchor.durable
         )));
     }
-    if let Some(end) = last.end.filter(|end| seen.is_in_doubt(*end)) {
-        let blocks = seen.unreadable_from(end);
+    if let Some(blocks) = seen.doubt(number, last) {
         let text = "blocks behind the end of the log cannot be read, more than power cuts tear: batches that were durable may be missing";
         *ftl.doubt_mut() = Some(format!("{blocks} {text}"));
     }

@@ -13,7 +13,7 @@
 //! | nothing | the same |
 //!
 //! The log has one copy. What a power cut has torn and what the medium has lost look alike where nothing was written behind: that is taken for torn,
-//! unless it is more than some power cuts can tear ([`SeenLog::is_in_doubt`]).
+//! unless it is more than some power cuts can tear ([`SeenLog::doubt`]).
 
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, Header, Kind, Place};
 use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Geometry};
@@ -159,15 +159,23 @@ impl SeenLog {
         self.unreadable.get(&chunk).map_or(0, |blocks| blocks.iter().filter(|block| **block >= end).count() as u32)
     }
 
-    /// Whether more blocks cannot be read behind the end of the log than some power cuts have torn.
-    pub(crate) fn is_in_doubt(&self, end: (ChunkId, u32)) -> bool {
-        self.unreadable_from(end) > CUTS * self.reach
+    /// Blocks that cannot be read where group `next` and what follows it would be, if they are more than some power cuts have torn: behind
+    /// the last group, and in chunks of which nothing is known.
+    pub(crate) fn doubt(&self, next: u64, last: Last) -> Option<u32> {
+        let before = self.seen.iter().filter(|seen| seen.number < next).max_by_key(|seen| (seen.number, seen.sequence));
+        let end = last.end.or(before.map(|seen| (seen.chunk, seen.block)));
+        let unknown = self.unknown_chunks().map(|chunk| self.unreadable_from((chunk, 0)));
+        let blocks = end.map_or(0, |end| self.unreadable_from(end)) + unknown.sum::<u32>();
+        (blocks > CUTS * self.reach).then_some(blocks)
+    }
+
+    fn unknown_chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
+        self.unreadable.keys().copied().filter(|chunk| self.seen.iter().all(|seen| seen.chunk != *chunk))
     }
 
     /// Whether a chunk of the log has blocks that cannot be read, and no group that anything is known of.
     pub(crate) fn has_unknown_chunk(&self) -> bool {
-        let is_known = |chunk: &ChunkId| self.seen.iter().any(|seen| seen.chunk == *chunk);
-        self.unreadable.iter().any(|(chunk, blocks)| !blocks.is_empty() && !is_known(chunk))
+        self.unknown_chunks().any(|chunk| self.unreadable_from((chunk, 0)) > 0)
     }
 }
 
@@ -221,10 +229,17 @@ mod tests {
     #[test]
     fn more_than_power_cuts_tear_is_in_doubt() {
         let blocks: Vec<u32> = (12..100).collect();
-        let doubt = |count: u32| seen_log([&blocks[..count as usize], &[]], &[(7, 1, 8)]);
-        assert!(!doubt(CUTS * REACH).is_in_doubt((ChunkId(1), 12)));
-        assert!(doubt(CUTS * REACH + 1).is_in_doubt((ChunkId(1), 12)));
-        assert!(!doubt(CUTS * REACH + 1).is_in_doubt((ChunkId(1), 13)) && !doubt(1).has_unknown_chunk());
+        let most = CUTS * REACH;
+        let lost = |count: u32| &blocks[..count as usize];
+        let last = |block| Last { end: Some((ChunkId(1), block)), ..Last::default() };
+        let doubt = |lost: [&[u32]; 2], last| seen_log(lost, &[(7, 1, 8)]).doubt(8, last);
+        assert_eq!((doubt([lost(most), &[]], last(12)), doubt([lost(most + 1), &[]], last(13))), (None, None));
+        assert_eq!(doubt([lost(most + 1), &[]], last(12)), Some(most + 1));
+        // If no group is found that is needed, behind the one before, and in a chunk of which nothing is known.
+        assert_eq!(doubt([lost(most + 1), &[]], Last::default()), Some(most + 1));
+        assert_eq!(doubt([lost(1), lost(most)], last(12)), Some(most + 1));
+        assert_eq!(seen_log([lost(most + 1), &[]], &[(7, 1, 8), (8, 2, 0)]).doubt(9, Last::default()), None);
+        assert!(!seen_log([lost(1), &[]], &[(7, 1, 8)]).has_unknown_chunk());
         assert!(seen_log([&[], &[5]], &[(7, 1, 8)]).has_unknown_chunk());
     }
 }
