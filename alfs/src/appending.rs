@@ -2,7 +2,7 @@
 
 use crate::block::Kind;
 use crate::segments::{Log, OWNERS_PER_BLOCK, Owner, put_owners};
-use crate::volume::{Step, Stop, Volume};
+use crate::volume::{Io, Step, Stop, Volume};
 use openftl_core::{Frame, FrameForm};
 use openftl_parts::target::{AppendError, IoError, SegmentTarget};
 use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
@@ -77,7 +77,7 @@ impl<T: SegmentTarget> Volume<T> {
         let mut rest = &frames[..];
         while !rest.is_empty() {
             let (now, behind) = rest.split_at(rest.len().min(TRANSACTION_BLOCKS_MAX));
-            match self.start_write(first, now) {
+            match self.start_write(Io::Write, first, now) {
                 Ok(()) => (first, rest) = (first + now.len() as u64, behind),
                 Err(IoError::Append(AppendError::SegmentReadOnly { .. })) => break,
                 Err(error) => {

@@ -49,6 +49,8 @@ pub enum Kind {
     Names = 8,
     /// How nodes differ from their blocks.
     Patches = 9,
+    /// Nothing: records go on in the other anchor.
+    Left = 10,
 }
 
 impl Kind {
@@ -65,6 +67,7 @@ impl Kind {
             7 => Kind::Record,
             8 => Kind::Names,
             9 => Kind::Patches,
+            10 => Kind::Left,
             _ => return None,
         })
     }

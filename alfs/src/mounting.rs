@@ -5,7 +5,7 @@
 //! | find the records | all blocks of both anchors, some at a time |
 //! | choose the last one that counts | the write pointers of segments: what a record needs has to be there; the blocks of patches that the newest one has written (`chain`) |
 //! | read patches | the blocks with the newest patches of nodes, as that record says |
-//! | settle | a whole record in the other anchor, and a flush; before it nothing else is written |
+//! | settle | a block behind the records, so that nobody goes on with them; a whole record in the other anchor, and a flush; before it nothing else is written |
 //! | make good | summaries that are there in part; segments that should be empty are trimmed |
 //!
 //! The write pointers tell whether a record counts, so nothing may move them before there is a new record: otherwise a record that did not count would
@@ -240,6 +240,7 @@ impl<T: SegmentTarget> Volume<T> {
         volume.syncing.durable = last.sequence;
         volume.syncing.next = last.sequence + 2;
         volume.syncing.anchor = chain.anchor;
+        volume.syncing.anchor_written = volume.target.segment(chain.anchor).written;
         volume.segments.age = last.segments.iter().map(|(_, segment)| segment.age).max().unwrap_or(0).saturating_add(1);
         if options.is_read_only {
             return Ok(volume);

@@ -8,6 +8,9 @@
 //!            └ nothing may change meanwhile
 //! ```
 //!
+//! An anchor is *left* before the other one is emptied: a block is written behind its records. So whoever has mounted the volume before, and goes on with his
+//! records there, is refused by the drive, which takes blocks of a segment in their order only: he stops, and empties no anchor that has newer records.
+//!
 //! Who asks for durability waits for a record that begins after he asked; all that ask while one is under way share the next one.
 
 use crate::block::{Kind, seal, seal_at};
@@ -41,6 +44,18 @@ enum Phase {
     Flushing,
 }
 
+/// How far the anchor is left.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Leaving {
+    /// It has records, and more will follow.
+    #[default]
+    No,
+    /// Its last block is on its way.
+    UnderWay,
+    /// It has its last block, or no room for one.
+    Done,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Syncing {
@@ -56,6 +71,9 @@ pub(crate) struct Syncing {
     /// The anchor with the records, and its blocks so far.
     pub anchor: u32,
     pub anchor_written: u32,
+    leaving: Leaving,
+    /// The record that is being gathered is whole.
+    is_whole: bool,
     /// Blocks of its whole record; 0: the next one has to be whole.
     pub whole_blocks: u32,
     /// Blocks of the map of nodes that are written with the next record, though nothing of them has changed.
@@ -83,6 +101,8 @@ impl Default for Syncing {
             due: None,
             anchor: 0,
             anchor_written: 0,
+            leaving: Leaving::No,
+            is_whole: false,
             whole_blocks: 0,
             map_moves: std::collections::BTreeSet::new(),
             wants_map: false,
@@ -195,7 +215,9 @@ impl<T: SegmentTarget> Volume<T> {
         }
         self.write_moving()?;
         self.write_patches()?;
-        let is_whole = self.is_whole_due();
+        // Once the map is written, only a whole record says where.
+        self.syncing.is_whole |= self.is_whole_due();
+        let is_whole = self.syncing.is_whole;
         let is_map_due = self.map.changes.len() > CHANGES_MAX || !self.syncing.map_moves.is_empty();
         if is_whole && (self.syncing.whole_blocks > 0 && is_map_due || self.syncing.wants_map) {
             match self.write_map() {
@@ -218,6 +240,10 @@ impl<T: SegmentTarget> Volume<T> {
             self.syncing.phase = Phase::Idle;
             self.syncing.is_wanted = true;
             return Ok(());
+        }
+        if self.writes > 0 {
+            // Of a block that the drive refuses no record may say that it is there: another host may have written as far.
+            return Err(Stop::Wait);
         }
         self.syncing.failures = self.segments.failures;
         self.write_record(is_whole)?;
@@ -332,7 +358,8 @@ impl<T: SegmentTarget> Volume<T> {
     /// Whether the next record has to be a whole one.
     fn is_whole_due(&self) -> bool {
         let Syncing { whole_blocks, anchor_written, .. } = self.syncing;
-        let most = (whole_blocks * ANCHOR_RECORDS).max(ANCHOR_BLOCKS).min(self.segments.shape.segment_blocks);
+        // With room for the block that ends the anchor.
+        let most = (whole_blocks * ANCHOR_RECORDS).max(ANCHOR_BLOCKS).min(self.segments.shape.segment_blocks - 1);
         whole_blocks == 0
             || anchor_written + self.change_blocks_max() > most
             || self.map.changes.len() > 2 * CHANGES_MAX
@@ -426,6 +453,7 @@ impl<T: SegmentTarget> Volume<T> {
         }
         self.submit_runs();
         if is_whole {
+            self.leave_anchor()?;
             self.switch_anchor();
         }
         let record = self.record(is_whole);
@@ -439,7 +467,7 @@ impl<T: SegmentTarget> Volume<T> {
         }
         let first = u64::from(shape.first_of(self.syncing.anchor) + self.syncing.anchor_written);
         for (frames, first) in frames.chunks(TRANSACTION_BLOCKS_MAX).zip((first..).step_by(TRANSACTION_BLOCKS_MAX)) {
-            if let Err(error) = self.start_write(first, frames) {
+            if let Err(error) = self.start_write(Io::Write, first, frames) {
                 self.fail(match error {
                     IoError::ReadOnly => "the drive takes no more writes",
                     _ => "the drive does not take a record",
@@ -449,6 +477,7 @@ impl<T: SegmentTarget> Volume<T> {
             }
         }
         self.syncing.anchor_written += blocks.len() as u32;
+        self.syncing.is_whole = false;
         if is_whole {
             self.syncing.whole_blocks = blocks.len() as u32;
         }
@@ -470,10 +499,54 @@ impl<T: SegmentTarget> Volume<T> {
         bytes.div_ceil(openftl_core::BLOCK_BYTES - crate::block::HEADER_BYTES) as u32
     }
 
+    /// Writes the block that ends the anchor, and waits for it.
+    fn leave_anchor(&mut self) -> Step<()> {
+        let Syncing { anchor, anchor_written, leaving, .. } = self.syncing;
+        let shape = self.segments.shape;
+        let has_room = (1..shape.segment_blocks).contains(&anchor_written);
+        match leaving {
+            Leaving::Done => return Ok(()),
+            Leaving::UnderWay => return Err(Stop::Wait),
+            Leaving::No if !has_room || !self.target.segment(anchor).is_writable => {
+                self.syncing.leaving = Leaving::Done;
+                return Ok(());
+            }
+            Leaving::No => {}
+        }
+        let frame = self.frame()?;
+        let bytes = self.target.frames_mut().bytes_mut(frame);
+        bytes.fill(0);
+        seal(bytes, Kind::Left, anchor, self.syncing.next, self.id);
+        let place = u64::from(shape.first_of(anchor) + anchor_written);
+        match self.start_write(Io::Leave, place, &[frame]) {
+            Ok(()) => {
+                self.syncing.leaving = Leaving::UnderWay;
+                self.syncing.anchor_written += 1;
+                self.statistics.records += 1;
+            }
+            Err(error) => {
+                self.target.frames_mut().release(frame);
+                match error {
+                    IoError::QueueFull => {}
+                    _ => self.fail("the drive does not take the last block of an anchor"),
+                }
+            }
+        }
+        Err(Stop::Wait)
+    }
+
+    /// The block that ends the anchor is written, or was refused.
+    pub(crate) fn anchor_left(&mut self, is_fine: bool) {
+        self.syncing.leaving = Leaving::Done;
+        if !is_fine {
+            self.fail("a write behind the last record failed: the drive has failed, or another program has mounted the file system");
+        }
+    }
+
     /// The records go on in the other anchor, which is empty from now on.
     fn switch_anchor(&mut self) {
         self.syncing.anchor = 1 - self.syncing.anchor;
-        self.syncing.anchor_written = 0;
+        (self.syncing.anchor_written, self.syncing.leaving) = (0, Leaving::No);
         let blocks = u64::from(self.segments.shape.segment_blocks);
         let first = u64::from(self.syncing.anchor) * blocks;
         let request = Request::Trim { first, blocks, durability: Durability::Volatile };

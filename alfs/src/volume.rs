@@ -51,6 +51,8 @@ pub(crate) enum Io {
     Clean { address: u32 },
     /// Blocks are written.
     Write,
+    /// The block that ends an anchor is.
+    Leave,
     /// A flush.
     Flush { number: u64 },
     /// A segment is trimmed.
@@ -151,6 +153,8 @@ pub struct Volume<T> {
     /// For tickets of syncs: the record that has to be durable.
     pub(crate) syncs: FxHashMap<Ticket, u64>,
     pub(crate) io: BTreeMap<u64, Io>,
+    /// Writes among them.
+    pub(crate) writes: usize,
     next_tag: u64,
     next_ticket: u64,
     /// Something may be done without anything having ended.
@@ -189,6 +193,7 @@ impl<T: SegmentTarget> Volume<T> {
             waiting_read: None,
             syncs: FxHashMap::default(),
             io: BTreeMap::new(),
+            writes: 0,
             next_tag: 1,
             next_ticket: 1,
             is_stirred: false,
@@ -276,13 +281,14 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     /// Starts a write, whose frames stay the caller's if it is refused.
-    pub(crate) fn start_write(&mut self, first: u64, frames: &[Frame]) -> Result<(), IoError> {
+    pub(crate) fn start_write(&mut self, io: Io, first: u64, frames: &[Frame]) -> Result<(), IoError> {
         let tag = self.next_tag;
         let request = Request::Write { first, frames, durability: Durability::Volatile, handle: Handle::NONE };
         self.target.submit(self.now, tag, request)?;
         self.is_stirred = true;
         self.next_tag += 1;
-        self.io.insert(tag, Io::Write);
+        self.io.insert(tag, io);
+        self.writes += 1;
         Ok(())
     }
 
@@ -387,6 +393,7 @@ impl<T: SegmentTarget> Volume<T> {
     /// What has ended.
     fn end(&mut self, io: Io, result: Result<(), IoError>) {
         let is_fine = result.is_ok();
+        self.writes -= usize::from(matches!(io, Io::Write | Io::Leave));
         match io {
             Io::Load { key, frame, address } => {
                 self.segments.count_read(address, false);
@@ -403,6 +410,7 @@ impl<T: SegmentTarget> Volume<T> {
             }
             Io::Write if !is_fine => self.fail("a write to the drive failed"),
             Io::Write => {}
+            Io::Leave => self.anchor_left(is_fine),
             Io::Flush { number } => self.flushed(number, result),
             Io::Trim if !is_fine => self.fail("a segment could not be trimmed"),
             Io::Trim => {}

@@ -371,7 +371,10 @@ impl RemoteSegments {
         if status.is_success() {
             return Ok(());
         }
-        self.give_up(format!("the drive refuses a {what}: {status}"));
+        let is_elsewhere = status.code() == Status::ZONE_INVALID_WRITE.code();
+        let why =
+            if is_elsewhere { ": another host has written to the zone, and may have mounted the drive" } else { "" };
+        self.give_up(format!("the drive refuses a {what}: {status}{why}"));
         Err(IoError::ReadOnly)
     }
 
