@@ -247,7 +247,7 @@ mod tests {
             "direction only",
         ),
         ("Multi-stream with 8 streams still suffers from write amplification for RocksDB's tables.", "not reproduced"),
-        ("FlashAlloc lowers the latency of RocksDB's operations: the mean, p99 and p99.9.", "direction only"),
+        ("FlashAlloc lowers the latency of RocksDB's operations: the mean, p99 and p99.9.", "not reproduced"),
         (
             "While one group is collected, 93.75% of the reads and writes are left in peace on 16 groups, 87.5% on 8.",
             "reproduced",
@@ -257,7 +257,7 @@ mod tests {
             "direction only",
         ),
         ("Where replacement prefers the journal of ext4, throughput is 10% higher.", "not reproduced"),
-        ("The more memory the map has, the higher the throughput.", "direction only"),
+        ("The more memory the map has, the higher the throughput.", "not reproduced"),
         ("Random writes are faster with AMF, and slowest with F2FS on a page FTL.", "not reproduced"),
         ("Databases are faster with AMF than with EXT4, and slowest with F2FS.", "direction only"),
         ("Flash lives 6 % longer than under EXT4, and 37 % longer than under F2FS.", "direction only"),
@@ -272,15 +272,13 @@ mod tests {
         let mut verdicts = Vec::new();
         for experiment in &ALL {
             // Two threads: it is the longest test of the crate.
-            let (mut runs, others) = std::thread::scope(|scope| {
-                let others = scope.spawn(|| (quick(experiment, 3), quick(experiment, 1)));
-                (vec![quick(experiment, 1), quick(experiment, 2)], others.join().expect("no panic"))
+            let (runs, again) = std::thread::scope(|scope| {
+                let again = scope.spawn(|| quick(experiment, 1));
+                (vec![quick(experiment, 1), quick(experiment, 2)], again.join().expect("no panic"))
             });
-            let (third, again) = others;
-            runs.push(third);
             assert_eq!(runs[0], again, "{}", experiment.name);
             assert_ne!(runs[0].tables, runs[1].tables, "{}", experiment.name);
-            let report = Report::of(experiment, true, vec![1, 2, 3], runs);
+            let report = Report::of(experiment, true, vec![1, 2], runs);
             assert!(!report.tables.is_empty() && !report.plots.is_empty(), "{}", experiment.name);
             assert!(!report.findings.is_empty() || !report.checks.is_empty(), "{}", experiment.name);
             for check in &report.checks {

@@ -12,7 +12,7 @@
 //! so that a Ctrl-C is for this one alone, which then takes them down in that order.
 
 use crate::rocksdb::{self, Bench, RocksDb, of_host};
-use crate::stack::{Room, Scratch};
+use crate::stack::{Room, STEP, Scratch};
 use openftl_control::{Client, Command as Operation, socket_beside};
 use openftl_core::BLOCK_BYTES;
 use openftl_core::units::Share;
@@ -33,9 +33,6 @@ const CONNECTIONS: &str = "--connections=4";
 
 /// Nothing here takes nearly as long, even on a busy machine.
 const BOUND: Duration = Duration::from_secs(60);
-
-/// The least by which a block drive is made smaller until it fits on the device of a table drive.
-const STEP: u64 = 16 << 20;
 
 /// What is not there that ext4 would need, in words; nothing if it can be used.
 pub fn lacking() -> Vec<String> {
@@ -77,12 +74,12 @@ fn path() -> String {
 }
 
 /// The program `openftl`, which this one is beside.
-fn openftl() -> Result<PathBuf, ExperimentError> {
+pub(crate) fn openftl() -> Result<PathBuf, ExperimentError> {
     Ok(std::env::current_exe().map_err(of_host)?.with_file_name("openftl"))
 }
 
 /// A program as all of them are run.
-fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
+pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(name);
     command.env("PATH", path()).env("LC_ALL", "C").stdin(Stdio::null()).process_group(0);
     command

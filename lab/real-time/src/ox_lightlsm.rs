@@ -1,5 +1,5 @@
-//! What the placement of tables does to RocksDB: db_bench on a table drive, by placement and by the number of threads, and beside it
-//! on ext4, on a block drive with the same device.
+//! What the placement of tables does to RocksDB: db_bench on a table drive, by placement and by the number of threads, and beside it on files on zones, on
+//! an ALFS on segments, and on ext4 on a block drive, each with the same device.
 //!
 //! ```text
 //!   for each stack:
@@ -156,7 +156,7 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Run, Experimen
     let scale = if options.quick { QUICK } else { FULL };
     let load = Load { rocksdb: RocksDb::find()?, profile: nand(&scale)?, seed: options.seed, scale: &scale };
     let lacking = ext4::lacking();
-    let mut stacks = Stack::TABLES.to_vec();
+    let mut stacks = Stack::OF_PLUGIN.to_vec();
     stacks.extend(lacking.is_empty().then_some(Stack::Ext4));
     let steps = ((3 * scale.threads.len() * scale.rounds + 2) * stacks.len()) as f64;
     let mut done = 0;
@@ -369,6 +369,10 @@ fn told(load: &Load<'_>, version: &str, results: &Results) -> Run {
     );
     run.parameter("rounds", format_args!("{}, of which the one in the middle is told", scale.rounds));
     run.parameter(
+        "zones, ALFS",
+        "on no more flash: zones of 4 parallel units; segments of 32, a file system in the process of RocksDB",
+    );
+    run.parameter(
         "ext4",
         match results.lacking.as_slice() {
             [] => {
@@ -394,7 +398,7 @@ fn told(load: &Load<'_>, version: &str, results: &Results) -> Run {
          wait for the last write buffers.",
         "All threads of fillseq write the same keys in the same order, as db_bench has it: with one thread nothing is compacted, with \
          more of them tables overlap and are. The write buffers hold up to half of what one thread writes, and less with more.",
-        "CPU is that of db_bench, which has a table drive inside it; for ext4 that of the server and of nbdfuse too, but not that of the \
+        "CPU is that of db_bench, which has the drive inside it; for ext4 that of the server and of nbdfuse too, but not that of the \
          kernel's own threads, which serve the loop device and write back. Of the write-ahead log ext4 gives the drive only what is there \
          when the kernel writes back: it counts as RocksDB's, and what is deleted before is never programmed.",
     ];
@@ -474,8 +478,8 @@ fn writes(measured: &[Measured]) -> Table {
                     Cell::Number(busiest(fill), 2),
                 ]);
             }
-            // It knows nothing of tables.
-            Stack::Ext4 => {
+            // They know nothing of tables.
+            Stack::Zones | Stack::Alfs | Stack::Ext4 => {
                 let unknown = || Cell::Text("–".to_owned());
                 row.extend([unknown(), rocksdb, drive, both, unknown(), unknown(), unknown(), unknown()]);
             }
@@ -551,7 +555,7 @@ fn by_threads(kind: Kind, measured: &[Measured]) -> Plot {
         x: Axis::even("threads", ""),
         y: Axis::even("operations", "thousand/s"),
         series: stacks(measured).into_iter().map(line).collect(),
-        caption: vec!["After Figure 5 of the paper; by-load and ext4 beside it.".to_owned()],
+        caption: vec!["After Figure 5 of the paper; by-load, zones, ALFS and ext4 beside it.".to_owned()],
     }
 }
 
@@ -753,13 +757,14 @@ fn each(ratios: &[f64]) -> String {
 }
 
 fn amplification(churned: &[Churn]) -> Check {
-    let (tables, ext4): (Vec<&Churn>, Vec<&Churn>) = churned.iter().partition(|churn| churn.stack != Stack::Ext4);
+    let (tables, others): (Vec<&Churn>, Vec<&Churn>) =
+        churned.iter().partition(|churn| Stack::TABLES.contains(&churn.stack));
     let most = tables.iter().map(|churn| drive_amplification(&churn.writes)).fold(0.0, f64::max);
-    let relocated =
-        |churned: &[&Churn]| churned.iter().map(|churn| programmed(&churn.writes, "relocation")).sum::<f64>();
+    let relocated = |churn: &Churn| programmed(&churn.writes, "relocation");
     let deleted: f64 = tables.iter().map(|churn| churn.writes.count("/tables/deleted")).sum();
-    let beside = ext4.iter().map(|churn| {
-        format!("; {:.4} under ext4, {:.0} blocks relocated", drive_amplification(&churn.writes), relocated(&ext4))
+    let beside = others.iter().map(|churn| {
+        let drive = drive_amplification(&churn.writes);
+        format!("; {drive:.4} under {}, {:.0} blocks relocated", churn.stack, relocated(churn))
     });
     Check {
         claim: "What RocksDB writes is all that the drive programs, also where tables are deleted.",
@@ -767,7 +772,7 @@ fn amplification(churned: &[Churn]) -> Check {
         holds: most <= WAF_MAX,
         measured: format!(
             "{most:.4} at most; {deleted:.0} tables deleted, {:.0} blocks relocated{}",
-            relocated(&tables),
+            tables.iter().map(|churn| relocated(churn)).sum::<f64>(),
             beside.collect::<String>()
         ),
         why: "A deleted table is chunks to be reset. What is above 1 is padding for the most part: a sync makes a few blocks of the log \
@@ -783,7 +788,7 @@ fn programmed(bench: &Bench, purpose: &str) -> f64 {
 }
 
 fn blocks_of_a_read(measured: &[Measured]) -> Check {
-    let tables = measured.iter().filter(|cell| cell.stack != Stack::Ext4);
+    let tables = measured.iter().filter(|cell| Stack::TABLES.contains(&cell.stack));
     let most = tables.map(|cell| kib_from_media(cell.bench(RANDOM))).fold(0.0, f64::max);
     Check {
         claim: "A point read moves the blocks of 4 KiB that it needs, and no write unit.",

@@ -1,12 +1,13 @@
-//! What RocksDB stands on: a table drive with one of the placements, or ext4 on a block drive with the same device.
+//! What RocksDB stands on: a table drive with one of the placements, files on zones or an ALFS on segments of the same device, or ext4 on a block drive
+//! with it.
 //!
 //! ```text
-//!   table drive   scratch folder: nand.toml, drive.toml, flash.oftl ◀── plugin ── db_bench
-//!                                 statistics.json ◀── when it ends ─────────────────┘
-//!   ext4          ext4.rs
+//!   tables, zones, ALFS   scratch folder: nand.toml, drive.toml, flash.oftl ◀── plugin ── db_bench
+//!                                         statistics.json ◀── when it ends ─────────────────┘
+//!   ext4                  ext4.rs
 //! ```
 
-use crate::ext4::Ext4;
+use crate::ext4::{Ext4, openftl, program};
 use crate::rocksdb::{Bench, RocksDb, of_host};
 use openftl_drive::description::DriveDescription;
 use openftl_drive::table_drive::TableDrive;
@@ -20,11 +21,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Scratch folders made so far: each has a name of its own.
 static SCRATCHES: AtomicU64 = AtomicU64::new(0);
 
+/// The least by which a drive is made smaller until it fits on the device of a table drive.
+pub const STEP: u64 = 16 << 20;
+
 /// One way to keep a database on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stack {
     /// A table drive.
     Tables(TablePlacement),
+    /// Files on zones of four parallel units.
+    Zones,
+    /// A log-structured file system on segments of all parallel units, without a kernel.
+    Alfs,
     /// A file system on a block drive.
     Ext4,
 }
@@ -36,12 +44,26 @@ impl Stack {
         Stack::Tables(TablePlacement::Vertical),
         Stack::Tables(TablePlacement::ByLoad),
     ];
+
+    /// What the plugin opens: those, and the drives whose hosts write in order.
+    pub const OF_PLUGIN: [Stack; 5] = [Stack::TABLES[0], Stack::TABLES[1], Stack::TABLES[2], Stack::Zones, Stack::Alfs];
+
+    /// The section `[ftl]` of a drive whose hosts write in order.
+    fn in_order(self) -> Option<&'static str> {
+        match self {
+            Stack::Zones => Some("kind = \"zones\"\nzone_width = 4\nmax_active_zones = 14\n"),
+            Stack::Alfs => Some("kind = \"segments\"\nsegment_width = 32\nmax_open_segments = 8\n"),
+            Stack::Tables(_) | Stack::Ext4 => None,
+        }
+    }
 }
 
 impl fmt::Display for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Stack::Tables(placement) => placement.fmt(f),
+            Stack::Zones => f.pad("zones"),
+            Stack::Alfs => f.pad("ALFS"),
             Stack::Ext4 => f.pad("ext4 on block"),
         }
     }
@@ -98,6 +120,37 @@ impl Scratch {
         self.file("drive.toml")
     }
 
+    /// Makes the largest drive with this section `[ftl]` that is on no more flash than the table drive described here, and describes it in its place.
+    fn make_in_order(&self, ftl: &str, room: Room) -> Result<(), ExperimentError> {
+        let flash = self.table_drive()?.geometry().map_err(of_host)?.bytes();
+        let mut capacity = room.tables + room.log_area;
+        loop {
+            let text = format!(
+                "description = \"what is written in order\"\n[media]\nprofile = {:?}\ncapacity = \"{capacity}\"\nstore = \"file\"\n\
+                 path = \"flash.oftl\"\ntiming = \"wall-clock\"\n[ftl]\n{ftl}",
+                self.nand().display().to_string(),
+            );
+            let description = self.file("in-order.toml");
+            std::fs::write(&description, text).map_err(of_host)?;
+            let mut command = program(openftl()?);
+            command.arg("create").arg(self.disk()).arg("--drive").arg(&description).arg("--json");
+            let output = command.output().map_err(of_host)?;
+            if !output.status.success() {
+                let error = String::from_utf8_lossy(&output.stderr);
+                return Err(of_host(format!("openftl create: {}", error.trim())));
+            }
+            let made: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(of_host)?;
+            let taken = made["flash_bytes"].as_u64();
+            if taken.ok_or_else(|| of_host("openftl create says nothing of flash_bytes"))? <= flash {
+                return std::fs::rename(description, self.drive_description()).map_err(of_host);
+            }
+            std::fs::remove_file(self.disk()).map_err(of_host)?;
+            capacity = capacity.checked_sub(STEP).filter(|left| *left > 0).ok_or_else(|| {
+                of_host("flash as large as that of the table drive has no room for what is written in order")
+            })?;
+        }
+    }
+
     /// The table drive that is described here.
     pub fn table_drive(&self) -> Result<TableDrive, ExperimentError> {
         let file = DriveDescription::read(&self.drive_description()).map_err(of_host)?;
@@ -115,7 +168,7 @@ impl Drop for Scratch {
 /// A new drive, and what makes it a place for files.
 pub enum Drive {
     /// The plugin does.
-    Tables(Scratch),
+    OfPlugin(Scratch),
     /// A kernel does.
     Ext4(Box<Ext4>),
 }
@@ -127,7 +180,12 @@ impl Drive {
             Stack::Tables(placement) => {
                 let scratch = Scratch::new(profile, placement, room)?;
                 scratch.table_drive()?.create(&scratch.disk(), None).map_err(of_host)?;
-                Ok(Drive::Tables(scratch))
+                Ok(Drive::OfPlugin(scratch))
+            }
+            Stack::Zones | Stack::Alfs => {
+                let scratch = Scratch::new(profile, TablePlacement::default(), room)?;
+                scratch.make_in_order(stack.in_order().expect("it is written in order"), room)?;
+                Ok(Drive::OfPlugin(scratch))
             }
             Stack::Ext4 => {
                 let scratch = Scratch::new(profile, TablePlacement::default(), room)?;
@@ -139,7 +197,7 @@ impl Drive {
     /// Runs db_bench on the drive, and waits for its end.
     pub fn bench(&self, rocksdb: &RocksDb, arguments: &[String]) -> Result<Bench, ExperimentError> {
         let scratch = match self {
-            Drive::Tables(scratch) => scratch,
+            Drive::OfPlugin(scratch) => scratch,
             Drive::Ext4(ext4) => return ext4.bench(rocksdb, arguments),
         };
         let statistics = scratch.file("statistics.json");
@@ -163,7 +221,7 @@ mod tests {
         profile.chip.blocks_per_chunk = 48;
         let room = Room { tables: 64 << 20, log_area: 16 << 20 };
         let drive = Drive::new(Stack::Tables(TablePlacement::Vertical), &profile, room).unwrap();
-        let Drive::Tables(scratch) = &drive else { panic!("a table drive was asked for") };
+        let Drive::OfPlugin(scratch) = &drive else { panic!("a table drive was asked for") };
         let described = scratch.table_drive().unwrap();
         assert_eq!((described.capacity().0, described.log_area().0), (64 << 20, 16 << 20));
         assert!(described.disk().unwrap().exists());

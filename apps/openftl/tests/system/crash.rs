@@ -304,16 +304,12 @@ fn cut_again_and_again(shape: Shape, connect: Connect, seed: u64, drive: &Drive,
 
 #[test]
 fn no_power_cut_loses_a_flushed_write_or_leaves_a_half_one() {
-    for seed in 31..33 {
-        cut_again_and_again(FOUR_KIB, nbd, seed, &Drive::create(), &["--timing", "instant"]);
-    }
+    cut_again_and_again(FOUR_KIB, nbd, 31, &Drive::create(), &["--timing", "instant"]);
 }
 
 #[test]
 fn no_power_cut_of_a_volatile_cache_loses_a_flushed_write_or_leaves_a_half_one() {
-    for seed in 41..43 {
-        cut_again_and_again(FOUR_KIB, nbd, seed, &Drive::create_volatile(), &["--timing", "wall-clock"]);
-    }
+    cut_again_and_again(FOUR_KIB, nbd, 41, &Drive::create_volatile(), &["--timing", "wall-clock"]);
 }
 
 /// As many blocks as the namespace calls atomic (AWUPF), from any block on.
@@ -335,7 +331,7 @@ fn no_crash_leaves_half_of_a_write_of_an_nvme_host() {
 
 #[test]
 fn no_crash_loses_a_flushed_write_or_leaves_a_half_one() {
-    for seed in 1..4 {
+    for seed in 1..3 {
         crash_again_and_again(FOUR_KIB, nbd, seed, &["--timing", "instant"]);
     }
 }

@@ -51,12 +51,20 @@ impl Drive {
         drive
     }
 
+    /// A new drive of 128 MiB, which is soon written several times.
+    pub fn create_small() -> Drive {
+        Drive::create_like(&["--capacity", "128MiB"])
+    }
+
     /// A new drive of 64 MiB that has so much memory for its map.
     pub fn create_with_map_memory(budget: &str) -> Drive {
+        Drive::create_like(&["--capacity", "64MiB", "--map-memory", budget])
+    }
+
+    fn create_like(flags: &[&str]) -> Drive {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let drive = Drive { file: folder.path().join("disk.oftl"), folder };
-        let size = ["--capacity", "64MiB", "--map-memory", budget];
-        run_openftl(["create", drive.file()].into_iter().chain(size)).succeeded();
+        run_openftl(["create", drive.file()].into_iter().chain(flags.iter().copied())).succeeded();
         drive
     }
 

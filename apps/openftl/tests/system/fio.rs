@@ -62,11 +62,11 @@ fn overwriting_several_times_keeps_the_last_write_of_each_block() {
     if !runs_here(&NEEDS) {
         return;
     }
-    let drive = Drive::create();
+    let drive = Drive::create_small();
     let server = drive.serve();
     // The whole capacity, four times: garbage collection has to work for it.
     for seed in ["--randseed=1", "--randseed=2", "--randseed=3", "--randseed=4"] {
-        fio(&server, &["--rw=randwrite", "--bs=8k", "--size=512m", "--iodepth=32", "--verify=crc32c", seed])
+        fio(&server, &["--rw=randwrite", "--bs=8k", "--size=128m", "--iodepth=32", "--verify=crc32c", seed])
             .succeeded();
     }
     server.stop();
@@ -78,10 +78,10 @@ fn random_overwrites_go_on_for_ten_drive_writes() {
     if !runs_here(&NEEDS) {
         return;
     }
-    let drive = Drive::create();
+    let drive = Drive::create_small();
     let server = drive.serve();
     // Without a map of what was written before, so that blocks are hit at random and not once each.
-    fio(&server, &["--rw=randwrite", "--bs=4k", "--size=512m", "--iodepth=32", "--norandommap", "--loops=10"])
+    fio(&server, &["--rw=randwrite", "--bs=4k", "--size=128m", "--iodepth=32", "--norandommap", "--loops=10"])
         .succeeded();
     server.stop();
     drive.check();
