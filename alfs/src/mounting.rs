@@ -151,12 +151,11 @@ impl<T: SegmentTarget> Volume<T> {
         clock: &mut dyn Clock,
     ) -> Result<Volume<T>, MountError> {
         let shape = shape_of(&target)?;
+        // Also those that are empty: another host may have opened them.
+        let blocks = u64::from(shape.segment_blocks);
         for segment in 0..shape.segments {
-            if target.segment(segment).written > 0 {
-                let blocks = u64::from(shape.segment_blocks);
-                let first = u64::from(segment) * blocks;
-                run(&mut target, clock, Request::Trim { first, blocks, durability: Durability::Volatile })?;
-            }
+            let first = u64::from(segment) * blocks;
+            run(&mut target, clock, Request::Trim { first, blocks, durability: Durability::Volatile })?;
         }
         run(&mut target, clock, Request::Flush)?;
         let mut volume = Volume::blank(target, id, shape, Options::default());

@@ -51,6 +51,11 @@ impl<N> Pipeline<N> {
         self.under_way
     }
 
+    /// What was said of the commands under way, in no order.
+    pub fn notes(&self) -> impl Iterator<Item = &N> {
+        self.notes.iter().flatten()
+    }
+
     /// Why there is no link any more, if there is none.
     #[must_use]
     pub fn cut(&self) -> Option<&str> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use openftl_core::Frame;
+use openftl_core::{Frame, Time};
 use openftl_parts::target::IoError;
 use openftl_zones::Action;
 
@@ -37,6 +37,8 @@ pub(crate) struct Command {
     pub what: What,
     /// Of data.
     pub bytes: usize,
+    /// When it was sent.
+    pub sent: Time,
 }
 
 /// A request of the host.
@@ -75,10 +77,10 @@ impl Waiting {
             What::Write { .. } | What::Act { .. } => {
                 self.next += 1;
                 self.unsettled.insert(order);
-                self.changes.push_back(Command { request, order, what, bytes });
+                self.changes.push_back(Command { request, order, what, bytes, sent: Time::ZERO });
             }
             What::Read { .. } | What::Flush | What::Report { .. } => {
-                self.others.push_back(Command { request, order, what, bytes });
+                self.others.push_back(Command { request, order, what, bytes, sent: Time::ZERO });
             }
         }
     }

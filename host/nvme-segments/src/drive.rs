@@ -57,8 +57,8 @@ pub struct RemoteSegments {
     kept: BTreeMap<u64, Block>,
     done: Vec<Done>,
     now: Time,
-    /// When a command last ended, or was submitted while none was under way.
-    heard: Time,
+    /// Of the commands under way none was sent before.
+    sent_since: Time,
     answer_max: Duration,
     trouble: Option<String>,
 }
@@ -94,7 +94,7 @@ impl RemoteSegments {
             kept: BTreeMap::new(),
             done: Vec::new(),
             now: Time::ZERO,
-            heard: Time::ZERO,
+            sent_since: Time::ZERO,
             answer_max,
             trouble: None,
         })
@@ -242,8 +242,9 @@ impl RemoteSegments {
                 return self.waiting.put_back(command);
             }
             if self.pipeline.under_way() == 0 {
-                self.heard = self.now;
+                self.sent_since = self.now;
             }
+            command.sent = self.now;
             let mut data = self.pipeline.buffer();
             let namespace = self.namespace;
             let (entry, payload) = match &mut command.what {
@@ -284,7 +285,6 @@ impl RemoteSegments {
         loop {
             match self.pipeline.try_end() {
                 Ok(Some((command, ended))) => {
-                    self.heard = self.now;
                     self.bytes_under_way -= command.bytes;
                     self.ended(command, ended);
                 }
@@ -292,10 +292,19 @@ impl RemoteSegments {
                 Err(error) => return self.cut_link(&error),
             }
         }
-        let silence = Duration::from_nanos(self.now.since(self.heard).0);
-        if self.pipeline.under_way() > 0 && silence > self.answer_max {
+        if self.is_overdue() {
+            self.sent_since = self.pipeline.notes().map(|command| command.sent).min().unwrap_or(self.now);
+        }
+        // Whoever answers others, and this one never, is as good as silent.
+        if self.is_overdue() {
             self.cut_link(&ClientError::Stream(io::ErrorKind::TimedOut.into()));
         }
+    }
+
+    /// Whether a command may have been under way for too long.
+    fn is_overdue(&self) -> bool {
+        let waited = Duration::from_nanos(self.now.since(self.sent_since).0);
+        self.pipeline.under_way() > 0 && waited > self.answer_max
     }
 
     fn ended(&mut self, command: Command, ended: Ended) {
@@ -341,7 +350,7 @@ impl RemoteSegments {
                 let known = &mut self.zones[zone as usize];
                 (known.is_writable, known.is_offline) = (false, true);
                 let what = What::Act { zone, action: Action::Offline };
-                self.waiting.put_back(Command { request, order, what, bytes: 0 });
+                self.waiting.put_back(Command { request, order, what, bytes: 0, sent: Time::ZERO });
                 self.pipeline.give_back(ended.data);
                 return;
             }

@@ -195,6 +195,9 @@ fn late(
     (here, ended)
 }
 
+/// A response with this is not passed on.
+const NEVER: u16 = 0x7fff;
+
 /// Passes PDUs on, and has commands that `status` knows end with another status: it is asked with the opcode, and how many of these there were.
 fn ending_otherwise(
     address: std::net::SocketAddr,
@@ -243,6 +246,9 @@ fn ending_otherwise(
                     if pdu[0] == RESPONSE
                         && let Some(status) = status_of(&pdu[20..22])
                     {
+                        if status == (NEVER << 1).to_le_bytes() {
+                            continue;
+                        }
                         pdu[22..24].copy_from_slice(&status);
                     }
                     if pdu[0] == DATA
@@ -401,6 +407,26 @@ fn a_server_that_falls_silent_is_given_up() {
     assert_eq!(ends, Some(Err(IoError::Unrecovered { block: 0 })));
     let trouble = there.drive.trouble().unwrap().to_owned();
     assert!(trouble.contains("timed out"), "{trouble}");
+    assert_eq!(there.run(Request::Flush), Err(IoError::ReadOnly));
+    drop(there);
+    served.end();
+}
+
+#[test]
+fn a_server_that_answers_reads_and_never_a_flush_is_given_up() {
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    let through = ending_otherwise(served.address, |opcode, _| (opcode == 0).then_some(NEVER));
+    let uri = format!("nvme-tcp://{through}").parse().unwrap();
+    let mut there = Host::new(RemoteSegments::connect_within(&uri, Duration::from_millis(300)).unwrap());
+    there.write(0, &[7; 20], Durability::Volatile).unwrap();
+    let flush = there.submit(Request::Flush).unwrap();
+    let mut reads = 0;
+    while there.read(0, 1).is_ok() {
+        reads += 1;
+    }
+    assert!(reads > 10, "{reads}");
+    let trouble = there.drive.trouble().unwrap().to_owned();
+    assert!(trouble.contains("timed out"), "{trouble} {flush}");
     assert_eq!(there.run(Request::Flush), Err(IoError::ReadOnly));
     drop(there);
     served.end();
