@@ -90,6 +90,20 @@ impl Connection {
         }
     }
 
+    /// Whether nothing is to be done for it until its socket says so, or a host is told something: the server looks at it no more before that.
+    pub fn may_sleep(&self, config: &ServerConfig) -> bool {
+        let link = self.link();
+        let is_quiet = !link.readable && !link.hung_up && !link.ended && !link.closing && link.input().is_empty();
+        is_quiet
+            && self.is_idle()
+            && !self.can_go_on()
+            && !self.is_held_back(config)
+            && !self.is_shaking_hands()
+            && self.kept_bytes() == 0
+            && self.slow_at().is_none()
+            && self.deadline(config).is_none()
+    }
+
     pub fn can_go_on(&self) -> bool {
         either!(self, connection => connection.can_go_on())
     }

@@ -35,6 +35,8 @@ impl Counter {
 pub struct Counters {
     /// Connections open now.
     pub connections: Counter,
+    /// Those of them that the last turn has left with something to do.
+    pub connections_awake: Counter,
     /// Connections accepted.
     pub connections_accepted: Counter,
     /// Connections turned away because there were too many.

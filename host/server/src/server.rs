@@ -74,6 +74,8 @@ fn expect_pools<M: Media>(others: &[Other<M>], before: usize) -> Result<(), Serv
 struct Slot {
     generation: u32,
     connection: Option<Connection>,
+    /// Its number is among those of [`Server::awake`].
+    is_awake: bool,
 }
 
 /// A server of drives, over NBD and NVMe/TCP.
@@ -82,6 +84,8 @@ pub struct Server {
     epoll: std::os::fd::OwnedFd,
     listeners: Vec<Listener>,
     slots: Vec<Slot>,
+    /// Slots whose connections may have something to do: those that sleep cost a turn nothing.
+    awake: Vec<u32>,
     counters: Arc<Counters>,
     lead: Lead,
     lingering: Lingering,
@@ -108,6 +112,7 @@ impl Server {
             epoll,
             listeners: Vec::new(),
             slots: Vec::new(),
+            awake: Vec::new(),
             counters: Arc::default(),
             lead: Lead::new(),
             lingering: Lingering::new(config.poll),
@@ -278,6 +283,29 @@ impl Server {
 
     fn connections(&self) -> impl Iterator<Item = &Connection> {
         self.slots.iter().filter_map(|slot| slot.connection.as_ref())
+    }
+
+    /// Those that do not sleep.
+    fn awake(&self) -> impl Iterator<Item = &Connection> {
+        self.awake.iter().filter_map(|slot| self.slots[*slot as usize].connection.as_ref())
+    }
+
+    /// A connection may have something to do.
+    fn wake(&mut self, slot: usize) {
+        if !std::mem::replace(&mut self.slots[slot].is_awake, true) {
+            self.awake.push(slot as u32);
+        }
+    }
+
+    /// Connections that have nothing to do are not looked at until something comes for them.
+    fn let_sleep(&mut self) {
+        let (slots, config) = (&mut self.slots, &self.config);
+        self.awake.retain(|slot| {
+            let slot = &mut slots[*slot as usize];
+            slot.is_awake = slot.connection.as_ref().is_some_and(|connection| !connection.may_sleep(config));
+            slot.is_awake
+        });
+        self.counters.connections_awake.set(self.awake.len() as u64);
     }
 
     fn end<T: ServedDrive>(&mut self, slot: usize, over: Over, served: &mut [Served<'_, T>]) {

@@ -113,6 +113,8 @@ fn a_thousand_connections_are_held_in_little_memory_while_64_are_busy() {
     for host in &mut hosts {
         host.admin.keep_alive().unwrap();
     }
+    let awake = served.counters.connections_awake.get();
+    assert!(awake <= BUSY as u64, "{awake} connections are looked at in each turn");
     assert_eq!(served.counters.connections_expelled.get(), 0);
     drop((hosts, held));
     served.end();

@@ -73,6 +73,7 @@ impl Server {
         let connection = Connection::new(now, number, socket, protocol, channel, &self.config);
         debug!(target: "connection", connection = number, peer = %connection.link().peer, %protocol, "connection accepted");
         self.slots[slot].connection = Some(connection);
+        self.wake(slot);
     }
 
     /// Closes a connection that has just been accepted.

@@ -42,7 +42,8 @@ impl Server {
             return false;
         }
         let mut any = false;
-        for slot in 0..self.slots.len() {
+        for at in 0..self.awake.len() {
+            let slot = self.awake[at] as usize;
             let Some(connection) = &mut self.slots[slot].connection else { continue };
             match connection.move_aside(now, served, &self.counters) {
                 Ok(gave_back) => {
@@ -63,7 +64,7 @@ impl Server {
 
     /// Closes the connections that keep the most memory, while all together keep too much. Returns whether there were any.
     pub(super) fn bound_what_is_kept<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) -> bool {
-        let mut kept: usize = self.connections().map(Connection::kept_bytes).sum();
+        let mut kept: usize = self.awake().map(Connection::kept_bytes).sum();
         let mut any = false;
         while kept > self.config.kept_bytes_max {
             let of = |slot: &usize| self.slots[*slot].connection.as_ref().map_or(0, Connection::kept_bytes);
@@ -83,6 +84,11 @@ impl Server {
 
     pub(super) fn expel_late_peers<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) {
         for slot in 0..self.slots.len() {
+            debug_assert!(
+                self.slots[slot].is_awake
+                    || self.slots[slot].connection.as_ref().is_none_or(|connection| connection.may_sleep(&self.config)),
+                "something came for a connection that sleeps, and nobody woke it"
+            );
             let deadline =
                 self.slots[slot].connection.as_ref().and_then(|connection| connection.deadline(&self.config));
             if deadline.is_some_and(|deadline| now >= deadline) {

@@ -23,7 +23,8 @@ impl Server {
             slot.generation == ticket.generation && slot.connection.is_some()
         };
         let Some((ticket, computed)) = authority.worker.turn(waits) else { return };
-        let Slot { generation, connection: Some(Connection::Nvme(connection)) } = &mut self.slots[ticket.slot as usize]
+        let Slot { generation, connection: Some(Connection::Nvme(connection)), .. } =
+            &mut self.slots[ticket.slot as usize]
         else {
             return;
         };
@@ -36,6 +37,7 @@ impl Server {
         if let Err(over) = connection.computed(ticket.command, computed, &mut turn) {
             self.end(ticket.slot as usize, over, served);
         }
+        self.wake(ticket.slot as usize);
     }
 
     /// Does what NVMe controllers ask for beside their answers, and closes the connections of those that are gone.
@@ -75,7 +77,7 @@ impl Server {
         let Some(fabric) = &mut self.fabric else { return };
         fabric.look(now, served);
         for slot in 0..self.slots.len() {
-            let Slot { generation, connection: Some(Connection::Nvme(connection)) } = &mut self.slots[slot] else {
+            let Slot { generation, connection: Some(Connection::Nvme(connection)), .. } = &mut self.slots[slot] else {
                 continue;
             };
             let Some(name) = connection.queue.as_ref().filter(|queue| queue.is_admin()).map(Queue::controller) else {
@@ -84,8 +86,10 @@ impl Server {
             let fabric = self.fabric.as_mut().expect("it is there");
             let (config, counters) = (&self.config, &*self.counters);
             let mut turn = Turn { now, slot: slot as u32, generation: *generation, served, fabric, config, counters };
-            if let Err(over) = connection.take_events(name, &mut turn) {
-                self.end(slot, over, served);
+            match connection.take_events(name, &mut turn) {
+                Ok(()) if connection.link.output.is_empty() => {}
+                Ok(()) => self.wake(slot),
+                Err(over) => self.end(slot, over, served),
             }
         }
     }

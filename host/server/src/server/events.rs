@@ -73,10 +73,10 @@ impl Server {
             std::thread::yield_now();
             let now = clock.now();
             sleeps = true;
-            let deadlines = self.connections().filter_map(|connection| connection.deadline(&self.config));
+            let deadlines = self.awake().filter_map(|connection| connection.deadline(&self.config));
             let retries = self.listeners.iter().filter_map(|listener| listener.retry_at);
             let silent = self.fabric.as_ref().and_then(|fabric| fabric.target.next_due());
-            let slow = self.connections().filter_map(Connection::slow_at);
+            let slow = self.awake().filter_map(Connection::slow_at);
             let slow = is_short(served).then_some(slow).into_iter().flatten();
             let watch = served.iter().filter_map(Served::watch_due);
             let others = deadlines.chain(retries).chain(stopping).chain(operator_due);
@@ -121,8 +121,8 @@ impl Server {
                         listener.ready = true;
                     }
                 }
-                (generation, slot) => {
-                    let slot = &mut self.slots[slot];
+                (generation, number) => {
+                    let slot = &mut self.slots[number];
                     if let Some(connection) =
                         slot.connection.as_mut().filter(|_| u64::from(slot.generation) == generation)
                     {
@@ -136,6 +136,9 @@ impl Server {
                         link.hung_up |= hung_up;
                         link.readable |= hung_up || flags.contains(Flags::IN);
                         link.writable |= flags.intersects(Flags::OUT | Flags::HUP | Flags::ERR);
+                        if !std::mem::replace(&mut slot.is_awake, true) {
+                            self.awake.push(number as u32);
+                        }
                     }
                 }
             }

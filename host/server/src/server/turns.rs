@@ -1,4 +1,5 @@
-//! A turn of the server takes requests from the connections, polls the drives, lets the operator act, and sends replies.
+//! A turn of the server takes requests from the connections, polls the drives, lets the operator act, and sends replies. Connections for which there is
+//! nothing to do sleep: a turn does not look at them.
 
 use openftl_core::{Clock, Time};
 use openftl_nbd::protocol::ExportInfo;
@@ -53,6 +54,7 @@ impl Server {
                 stopping = Some(now + self.config.stop_max);
                 self.listeners.clear();
                 self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()).for_each(Connection::stop);
+                (0..self.slots.len()).for_each(|slot| self.wake(slot));
             }
             // NVMe hosts connect to a target, wherever there is something behind it.
             self.accept(now, !infos.is_empty(), !served.is_empty() && self.fabric.is_some());
@@ -73,9 +75,9 @@ impl Server {
                     }
                 }
             }
-            first = if first + 1 < self.slots.len() { first + 1 } else { 0 };
-            for slot in (first..self.slots.len()).chain(0..first) {
-                self.serve(now, slot, infos, served);
+            first = if first + 1 < self.awake.len() { first + 1 } else { 0 };
+            for at in (first..self.awake.len()).chain(0..first) {
+                self.serve(now, self.awake[at] as usize, infos, served);
             }
 
             let mut freed = self.poll_drives(clock, served);
@@ -90,8 +92,8 @@ impl Server {
             if called || self.fabric.as_ref().is_some_and(|fabric| fabric.is_restless) {
                 self.tell_hosts(now, served);
             }
-            for slot in 0..self.slots.len() {
-                freed |= self.send(now, slot, served);
+            for at in 0..self.awake.len() {
+                freed |= self.send(now, self.awake[at] as usize, served);
             }
             freed |= self.take_frames_from_slow_peers(now, served);
             freed |= self.bound_what_is_kept(served);
@@ -113,6 +115,7 @@ impl Server {
                 }
             }
             again = self.can_go_on(freed, served);
+            self.let_sleep();
         }
     }
 
@@ -125,7 +128,7 @@ impl Server {
 
     /// Receives from one connection and takes its requests.
     fn serve<T: ServedDrive>(&mut self, now: Time, slot: usize, infos: &[ExportInfo], served: &mut [Served<'_, T>]) {
-        let Slot { generation, connection: Some(connection) } = &mut self.slots[slot] else { return };
+        let Slot { generation, connection: Some(connection), .. } = &mut self.slots[slot] else { return };
         let (number, generation) = (slot as u32, *generation);
         let result = match connection {
             Connection::Nbd(connection) => {
@@ -175,7 +178,7 @@ impl Server {
             || self.listeners.iter().any(|listener| listener.ready)
             || self.fabric.as_ref().is_some_and(|fabric| fabric.is_disturbed)
             || self
-                .connections()
+                .awake()
                 .any(|connection| connection.can_go_on() || (freed && connection.is_held_back(&self.config)))
     }
 }
