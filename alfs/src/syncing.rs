@@ -599,7 +599,10 @@ impl<T: SegmentTarget> Volume<T> {
     /// Trims segments of which the last record says that nothing in them is of use: it is durable, and nothing has changed since that it does not say.
     fn trim_useless(&mut self) -> bool {
         let is_short = self.segments.free() < self.segments.shape.clean_below();
-        if self.syncing.is_flushing {
+        // The flush of the last record was refused, and what it says is of no use may be needed, should it not count: unless nothing else is left to
+        // make it durable with.
+        let is_unsure = self.syncing.durable + 1 < self.syncing.next && self.segments.free() > 0;
+        if self.syncing.is_flushing || is_unsure {
             return false;
         }
         let mut has_trimmed = false;

@@ -106,7 +106,7 @@ impl PageFtl {
         }
         let tail = self.pages.log.head;
         let anchor = Anchor {
-            durable: self.pages.log.next_group,
+            durable: if self.pages.is_rebuilt { self.pages.anchor.durable } else { self.pages.log.next_group },
             group: self.pages.log.next_group,
             version: self.pages.next_version,
             capacity_grains: self.pages.capacity_grains,

@@ -17,6 +17,7 @@
 //! |---|---|---|
 //! | any | a version that was put later | the newest |
 //! | it is at a place | that place has something else by now, and there is a version | the newest: it has moved |
+//! | it is at a place | the chunk of that place is gone | lost, though it may have moved: an older version would be taken for it |
 
 use crate::place::Place;
 

@@ -39,6 +39,12 @@ pub const PAGE_BYTES_MAX: u32 = 1 << 20;
 /// No drive comes to a version or to a group with a greater number: what says so was made up.
 pub const COUNT_MAX: u64 = 1 << 62;
 
+/// A count as a drive may have written it; another one says nothing.
+#[must_use]
+pub fn possible(count: u64) -> u64 {
+    if count > COUNT_MAX { 0 } else { count }
+}
+
 /// The longest page of any drive: an FTL that is composed of pages may add something of its own to what its hosts have.
 pub(crate) const OWN_BYTES_MAX: u32 = PAGE_BYTES_MAX + 32;
 
@@ -201,8 +207,8 @@ impl Header {
         let kind = [Kind::Page, Kind::Group].into_iter().find(|kind| *kind as u8 == raw.kind)?;
         let (lpid, version, bytes, crc) = (raw.lpid.get(), raw.version.get(), raw.bytes.get(), raw.crc.get());
         let found = Header { kind, lpid, version, bytes, crc };
-        let counts = if kind == Kind::Group { version.max(lpid) } else { version };
-        let is_possible = (1..=OWN_BYTES_MAX).contains(&bytes) && counts <= COUNT_MAX;
+        let is_number = kind == Kind::Page || (1..=COUNT_MAX).contains(&lpid);
+        let is_possible = (1..=OWN_BYTES_MAX).contains(&bytes) && version <= COUNT_MAX && is_number;
         (is_possible && raw.seal() == raw.sealed.get()).then_some(found)
     }
 }

@@ -8,7 +8,7 @@
 //! | 4, a session is forgotten | session (16) |
 //! | 5, a chunk was opened for pages | chunk, seal (4 each) |
 
-use crate::place::Place;
+use crate::place::{COUNT_MAX, Place};
 use crate::request::SessionId;
 use openftl_core::ChunkId;
 
@@ -173,7 +173,10 @@ impl<'a> Fields<'a> {
             Place::NONE_BITS => Put::Deleted,
             CARRIED => {
                 let (version, bytes) = (self.word()?, self.half()? as usize);
-                Put::Carried { version, bytes: self.take(bytes)?.to_vec() }
+                Put::Carried {
+                    version: Some(version).filter(|version| *version <= COUNT_MAX)?,
+                    bytes: self.take(bytes)?.to_vec(),
+                }
             }
             bits => Put::At(Place::from_bits(bits)?),
         })

@@ -16,7 +16,7 @@
 //! |---|---|
 //! | the superblock says that the index is being rebuilt | nothing else has changed: the repair begins anew |
 //! | all chunks are read; those of data in which no newest version is are given back | the same |
-//! | the new map is written, where the old one has no blocks as long as there are such, then sessions and an anchor | the drive is refused by all but a repair, which begins anew |
+//! | the new map is written, where the old one has no blocks as long as there are such, then sessions and an anchor | the drive is refused by all but a repair, which begins anew; where there are none, pages that only a block of the old map knew may be forgotten instead of lost |
 //! | the blocks of the old map are trimmed, and an anchor is written behind that | the same |
 //! | the superblock says it no more | the drive is as any other |
 //! | the chunks of the old log are given back | the same |
@@ -30,7 +30,7 @@ use crate::leaf::Leaf;
 use crate::log::Log;
 use crate::open_chunk::{OpenChunk, Stream};
 use crate::pages::{PageChunk, Pages};
-use crate::place::{Kind, Place, grains_of};
+use crate::place::{Kind, Place, grains_of, possible};
 use crate::placing::is_of;
 use crate::reads::Carried;
 use crate::record::{Put, Record, read_records};
@@ -167,24 +167,33 @@ struct LeftOfLog {
 /// Groups between which no number was skipped.
 type Stretch = BTreeMap<u64, FoundGroup>;
 
-/// Stretches in their order, and of each whether it follows the one before it: a repair skipped the numbers between, and no group is missing there.
-/// A repair goes on behind the last group that was there, or behind the one that the anchor names.
+/// Whether repairs, one begun anew after the other, have skipped so many numbers, and nothing has written a group between. Each goes on so far behind
+/// the last group that was there, or was there before the one that the anchor names ([`first_group`]).
+fn is_skipped(numbers: u64) -> bool {
+    let repairs = numbers.div_ceil(GROUPS_SKIPPED);
+    repairs > 0 && numbers == repairs * GROUPS_SKIPPED - (repairs - 1)
+}
+
+/// The first group that a repair writes.
+fn first_group(last_group: u64, anchor: Anchor) -> u64 {
+    last_group.max(anchor.group.saturating_sub(1)) + GROUPS_SKIPPED
+}
+
+/// Stretches in their order, and of each whether it follows the one before it: no group is missing between.
 ///
 /// Versions of groups grow: what a power cut has left behind one that it has torn is not among them once the log has gone on.
-fn stretches(groups: BTreeMap<u64, FoundGroup>, anchor: u64) -> Vec<(bool, Stretch)> {
+fn stretches(groups: BTreeMap<u64, FoundGroup>) -> Vec<(bool, Stretch)> {
     let mut stretches: Vec<(bool, Stretch)> = Vec::new();
     let (mut before, mut last_version) = (None, 0);
     for (number, group) in groups {
         let skipped = number - before.unwrap_or(number);
-        let ends = [before.unwrap_or(0), before.map_or(0, |before| before + 1), anchor];
         before = Some(number);
         if group.version < last_version {
             continue;
         }
         last_version = group.version;
         if stretches.is_empty() || skipped >= GROUPS_SKIPPED {
-            let follows = ends.iter().any(|end| end + GROUPS_SKIPPED == number);
-            stretches.push((stretches.is_empty() || follows, Stretch::new()));
+            stretches.push((stretches.is_empty() || is_skipped(skipped), Stretch::new()));
         }
         stretches.last_mut().expect("there is one").1.insert(number, group);
     }
@@ -204,7 +213,7 @@ fn drop_what_was_never_durable(format: AddressFormat, groups: &mut Stretch, seen
         let is_shown = seen.shows(at + 1, last).is_some();
         let is_lost = is_named || is_shown;
         match groups.range(at + 1..).next() {
-            Some((next, _)) if is_shown || (is_named && *next < durable) => at = *next,
+            Some((next, _)) if is_shown || (is_named && *next <= durable) => at = *next,
             _ => {
                 groups.split_off(&(at + 1));
                 let is_unread = last.end.is_some_and(|end| seen.unreadable_from(end) > 0);
@@ -243,7 +252,7 @@ impl LeftOfLog {
         left.last_group = groups.last_key_value().map_or(0, |(number, _)| *number);
         let mut parts = Parts::new();
         let mut last = 0;
-        for (follows, mut groups) in stretches(groups, anchor.group) {
+        for (follows, mut groups) in stretches(groups) {
             if !follows {
                 left.doubt();
             }
@@ -254,7 +263,7 @@ impl LeftOfLog {
             }
             last = groups.last_key_value().map_or(last, |(number, _)| *number);
         }
-        if anchor.group > last + 1 {
+        if anchor.group > last + 1 && !is_skipped(anchor.group - last) {
             // Groups before that one were needed no more, and are not there any longer: what they say, the index had that is lost.
             left.doubt();
         }
@@ -433,7 +442,7 @@ fn read_sealed(
             let is_there = is_of_page || (is_padding && !is_lost);
             found.push(FoundBlock {
                 bytes: is_there.then(|| Box::new(*ftl.flash.frames.bytes(frame))),
-                sequence: oob.filter(|_| is_of_page && !is_lost).map_or(0, |oob| oob.sequence),
+                sequence: oob.filter(|_| is_of_page && !is_lost).map_or(0, |oob| possible(oob.sequence)),
                 head: if is_of_page { Pages::head_of(&ftl.flash, frame) } else { None },
             });
             ftl.flash.frames.release(frame);
@@ -494,7 +503,7 @@ pub(crate) fn rebuild(
     };
     pages.next_version = versions.last_version.max(log.last_version).max(anchor.version) + VERSIONS_SKIPPED;
     pages.log = Log::new(pages.layout.log_blocks, pages.page_bytes_max);
-    pages.log.next_group = log.last_group.max(anchor.group) + GROUPS_SKIPPED;
+    pages.log.next_group = first_group(log.last_group, anchor);
     // Until all is written that the new index is made of, sessions of the area lack what the old log says since the old anchor, and it says of
     // which groups none may be missing.
     pages.anchor = Anchor { version: pages.next_version, capacity_grains: pages.capacity_grains, ..anchor };
@@ -556,7 +565,12 @@ fn compose(
             }
         }
     }
-    if !pages.index.fits() {
+    // Pages whose bytes the log has are put somewhere, and may split leaves then.
+    let carried: Vec<u64> = pages.carried.keys().copied().collect();
+    carried.iter().for_each(|lpid| _ = pages.index.set(*lpid, Some(Place::LOST)));
+    let fits = pages.index.fits();
+    carried.iter().for_each(|lpid| _ = pages.index.set(*lpid, None));
+    if !fits {
         let text = format!(
             "{} pages were found, deleted ones among them, and the index has no room for so many: copy what can be read to a larger store",
             pages.index.pages()
@@ -621,7 +635,7 @@ mod tests {
     fn left_of(groups: Vec<(u64, FoundGroup)>, anchor: u64) -> LeftOfLog {
         let mut left = LeftOfLog::default();
         let mut parts = Parts::new();
-        for (follows, groups) in stretches(groups.into_iter().collect(), anchor) {
+        for (follows, groups) in stretches(groups.into_iter().collect()) {
             if !follows {
                 left.doubt();
             }
@@ -642,6 +656,20 @@ mod tests {
         assert_eq!(left_of(stale, 0).said.into_keys().collect::<Vec<_>>(), [1]);
     }
 
+    /// The anchor counts the group before that one, which is lost: so it followed groups that were all there, and was told to a host.
+    #[test]
+    fn a_group_right_behind_those_that_the_anchor_counts_is_not_dropped_with_a_lost_one() {
+        let format = Geometry::tiny().format();
+        let seen = SeenLog::new(&Geometry::tiny());
+        let left = |durable| {
+            let mut groups: Stretch = [2, 3, 5, 7].map(|number| group(number, 10 * number, Vec::new())).into();
+            // Nothing is missing behind the last one that is left.
+            assert!(!drop_what_was_never_durable(format, &mut groups, &seen, durable));
+            groups.into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!((left(4), left(5), left(6), left(7)), (vec![2, 3], vec![2, 3, 5], vec![2, 3, 5], vec![2, 3, 5, 7]));
+    }
+
     /// The first groups of a repair that was cut off may have been forgotten in a checkpoint of it, or lost.
     #[test]
     fn what_stands_before_a_repair_of_which_the_first_groups_are_missing_is_in_doubt() {
@@ -651,11 +679,14 @@ mod tests {
         };
         let far = 2 + GROUPS_SKIPPED;
         assert_eq!(
-            (doubts(far, 0), doubts(far + 1, 0), doubts(far + 2, 4)),
-            (vec![false; 2], vec![false; 2], vec![false; 2])
+            (doubts(far, 0), doubts(far + 1, 0), doubts(far + 1, far)),
+            (vec![false; 2], vec![true, false], vec![true, false])
         );
-        assert_eq!((doubts(far + 2, 0), doubts(far + 3, 4)), (vec![true, false], vec![true, false]));
-        assert_eq!(doubts(2 * GROUPS_SKIPPED + 2, 0), [true, false]);
+        // A repair that had written nothing was followed by another one.
+        let anchor = Anchor { group: far, ..Anchor::default() };
+        let again = first_group(2, anchor);
+        assert_eq!((first_group(2, Anchor { group: 3, ..anchor }), again), (far, far + GROUPS_SKIPPED - 1));
+        assert_eq!((doubts(again, far), doubts(again + 1, far)), (vec![false; 2], vec![true, false]));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::layout::{Anchor, LOG_SPARES};
 use crate::log::Placed;
 use crate::open_chunk::{OpenChunk, Stream};
 use crate::pages::{PageChunk, Pages};
-use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place, grains_of};
+use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place, grains_of, possible};
 use crate::placing::is_of;
 use crate::reading::OF_LOG;
 use crate::reads::Carried;
@@ -132,7 +132,7 @@ pub(crate) fn read_chunk(
         for ((block, frame), is_lost) in (first..).zip(&frames).zip(lost) {
             let oob = Oob::peek(&ftl.flash.frames, *frame).ok();
             let is_log = oob.and_then(|oob| is_of(oob, block));
-            let sequence = oob.map_or(0, |oob| oob.sequence);
+            let sequence = oob.map_or(0, |oob| possible(oob.sequence));
             let head = if is_log == Some(true) && !is_lost { Pages::head_of(&ftl.flash, *frame) } else { None };
             let bytes = (!is_lost).then(|| Box::new(*ftl.flash.frames.bytes(*frame)));
             found.push((is_log, FoundBlock { bytes, sequence, head }));

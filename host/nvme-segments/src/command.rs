@@ -37,7 +37,7 @@ pub(crate) struct Command {
     pub what: What,
     /// Of data.
     pub bytes: usize,
-    /// When it was sent.
+    /// When it was sent, in time that was spent with the link.
     pub sent: Time,
 }
 

@@ -34,6 +34,9 @@ const REQUESTS_MAX: usize = openftl_parts::target::REQUESTS_MAX;
 /// How long after a look at the connection the next one is due while commands are under way.
 const LOOK_AFTER: Nanos = Nanos::from_micros(50);
 
+/// Between two looks at the link so much time counts at most against the server: a host that was held up has not waited.
+const LOOK_MAX: Nanos = Nanos::from_millis(1_000);
+
 /// How a read ends whose blocks the medium does not have any more. However else it ends, they may be there.
 const MEDIUM_HAS_LOST: [Status; 3] = [Status::UNRECOVERED_READ, Status::DEALLOCATED_BLOCK, Status::ZONE_OFFLINE];
 
@@ -57,7 +60,10 @@ pub struct RemoteSegments {
     kept: BTreeMap<u64, Block>,
     done: Vec<Done>,
     now: Time,
-    /// Of the commands under way none was sent before.
+    /// Time that was spent with the link: while nobody looked at it, for longer than [`LOOK_MAX`], nothing could come.
+    attended: Time,
+    looked: Time,
+    /// Of the commands under way none was sent before, in that time.
     sent_since: Time,
     answer_max: Duration,
     trouble: Option<String>,
@@ -94,6 +100,8 @@ impl RemoteSegments {
             kept: BTreeMap::new(),
             done: Vec::new(),
             now: Time::ZERO,
+            attended: Time::ZERO,
+            looked: Time::ZERO,
             sent_since: Time::ZERO,
             answer_max,
             trouble: None,
@@ -242,9 +250,9 @@ impl RemoteSegments {
                 return self.waiting.put_back(command);
             }
             if self.pipeline.under_way() == 0 {
-                self.sent_since = self.now;
+                self.sent_since = self.attended;
             }
-            command.sent = self.now;
+            command.sent = self.attended;
             let mut data = self.pipeline.buffer();
             let namespace = self.namespace;
             let (entry, payload) = match &mut command.what {
@@ -282,6 +290,7 @@ impl RemoteSegments {
 
     /// Takes what has come.
     fn receive(&mut self) {
+        self.attended = self.attended + self.now.since(std::mem::replace(&mut self.looked, self.now)).min(LOOK_MAX);
         loop {
             match self.pipeline.try_end() {
                 Ok(Some((command, ended))) => {
@@ -293,7 +302,7 @@ impl RemoteSegments {
             }
         }
         if self.is_overdue() {
-            self.sent_since = self.pipeline.notes().map(|command| command.sent).min().unwrap_or(self.now);
+            self.sent_since = self.pipeline.notes().map(|command| command.sent).min().unwrap_or(self.attended);
         }
         // Whoever answers others, and this one never, is as good as silent.
         if self.is_overdue() {
@@ -303,7 +312,7 @@ impl RemoteSegments {
 
     /// Whether a command may have been under way for too long.
     fn is_overdue(&self) -> bool {
-        let waited = Duration::from_nanos(self.now.since(self.sent_since).0);
+        let waited = Duration::from_nanos(self.attended.since(self.sent_since).0);
         self.pipeline.under_way() > 0 && waited > self.answer_max
     }
 
