@@ -111,15 +111,19 @@ fn open_on(device: EmulatedDevice, access: Access, pace: Pace) -> Result<TableVo
     if matches!(pace, Pace::Virtual) || access == Access::Inspect {
         return Ok(volume);
     }
-    match &volume {
+    let synced = match &volume {
         Volume::Zoned(files) => {
             let bell = files.bell();
-            let synced = files.with_drive(|drive| drive.media_mut().sync_beside(move || bell.ring()));
-            synced.map_err(|error| device_error(&error.into()))?;
+            files.with_drive(|drive| drive.media_mut().sync_beside(move || bell.ring()))
         }
-        Volume::Alfs(files) => files.help()?,
-        Volume::Here(_) | Volume::Served(_) => {}
-    }
+        Volume::Alfs(files) => {
+            files.help()?;
+            let alarm = files.alarm();
+            files.with_drive(|drive| drive.media_mut().sync_beside(move || alarm.ring()))
+        }
+        Volume::Here(_) | Volume::Served(_) => Ok(()),
+    };
+    synced.map_err(|error| device_error(&error.into()))?;
     Ok(volume)
 }
 

@@ -21,4 +21,4 @@ pub use bell::Bell;
 pub use clock::{JumpingClock, ServeClock, WallClock};
 pub use dispatcher::{Dispatcher, Outcome, Owned, Owner, Shareable, Stopped, Until, Watch};
 pub use pace::{Pace, PaceClock};
-pub use turns::{Taken, TakenGuard, Turns};
+pub use turns::{Alarm, Taken, TakenGuard, Turns};

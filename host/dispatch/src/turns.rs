@@ -16,7 +16,7 @@ use crate::clock::ServeClock;
 use openftl_alfs::FileSystem;
 use openftl_core::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// What a thread has while it holds the lock.
@@ -41,11 +41,34 @@ pub type FsWatch<F> = Box<dyn FnMut(&mut F, Time) + Send>;
 /// The lock, held.
 pub type TakenGuard<'a, F, B> = MutexGuard<'a, Taken<F, B>>;
 
+/// Wakes the sentry, for a device that has done something before it was due.
+#[derive(Clone, Default)]
+pub struct Alarm(Arc<AlarmState>);
+
+#[derive(Default)]
+struct AlarmState {
+    /// Since the file system was last polled.
+    is_rung: AtomicBool,
+    /// The sentry waits here.
+    sentry: Condvar,
+}
+
+impl Alarm {
+    /// Has the file system polled soon: at once, or when the device has itself asked again. Waits for nobody who has the file system.
+    pub fn ring(&self) {
+        self.0.is_rung.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.0.sentry.notify_all();
+    }
+}
+
 /// See the module.
 pub struct Turns<F, B, C> {
     taken: Mutex<Taken<F, B>>,
-    /// The sentry waits here.
-    alarm: Condvar,
+    alarm: Alarm,
     /// The others wait here.
     others: Condvar,
     clock: C,
@@ -59,7 +82,7 @@ impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
         let taken = Taken { fs, beside, watch: None, sentry: None, is_called: false, progress: 0 };
         Turns {
             taken: Mutex::new(taken),
-            alarm: Condvar::new(),
+            alarm: Alarm::default(),
             others: Condvar::new(),
             clock,
             is_over: AtomicBool::new(false),
@@ -69,6 +92,11 @@ impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
     /// How time passes.
     pub fn clock(&self) -> &C {
         &self.clock
+    }
+
+    /// Has the file system polled before something is due.
+    pub fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 
     /// Takes the lock; whoever has attempted something [leaves](Turns::leave) with it.
@@ -82,7 +110,7 @@ impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
     /// Gives the lock back. If the file system is due before anybody would look, one who waits is woken.
     pub fn leave(&self, mut taken: TakenGuard<'_, F, B>) {
         match (taken.fs.next_due(), taken.sentry) {
-            (Some(due), Some(until)) if due < until => self.alarm.notify_all(),
+            (Some(due), Some(until)) if due < until => self.alarm.wake(),
             (Some(_), None) if !taken.is_called => {
                 taken.is_called = true;
                 self.others.notify_one();
@@ -118,7 +146,7 @@ impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
     pub fn end(&self) {
         let _taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_over.store(true, Ordering::SeqCst);
-        self.alarm.notify_all();
+        self.alarm.wake();
         self.others.notify_all();
     }
 
@@ -130,8 +158,10 @@ impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
 
     /// Polls if something is due; else sleeps until something may be.
     fn wait<'a>(&'a self, mut taken: TakenGuard<'a, F, B>) -> TakenGuard<'a, F, B> {
-        match taken.fs.next_due() {
-            Some(due) if taken.sentry.is_none_or(|until| due < until) => {
+        let is_rung = self.alarm.0.is_rung.swap(false, Ordering::SeqCst);
+        let due = if is_rung { Some(self.clock.now()) } else { taken.fs.next_due() };
+        match due {
+            Some(due) if is_rung || taken.sentry.is_none_or(|until| due < until) => {
                 let span = self.clock.until(due);
                 if span.is_zero() {
                     let (now, state) = (self.clock.now(), &mut *taken);
@@ -142,7 +172,7 @@ impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
                     if has_progress {
                         taken.progress += 1;
                         self.others.notify_all();
-                        self.alarm.notify_all();
+                        self.alarm.wake();
                         return taken;
                     }
                     // It has more to do; so have other threads.
@@ -152,14 +182,15 @@ impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
                 }
                 if taken.sentry.is_some() {
                     // The sentry sleeps for too long.
-                    self.alarm.notify_all();
+                    self.alarm.wake();
                     taken.is_called = false;
                     return self.others.wait(taken).expect("no thread has panicked with the file system");
                 }
                 taken.sentry = Some(due);
                 taken.is_called = false;
                 be_precise();
-                taken = self.alarm.wait_timeout(taken, span).expect("no thread has panicked with the file system").0;
+                let sentry = &self.alarm.0.sentry;
+                taken = sentry.wait_timeout(taken, span).expect("no thread has panicked with the file system").0;
                 taken.sentry = None;
                 taken
             }

@@ -43,7 +43,7 @@ use crate::{Attributes, FileError, FileKind, path};
 use node::{FOLDER_MODE, LOG_MODE, Node, Place, TABLE_MODE, attributes_of, kind_of};
 use openftl_alfs::{FileKind as Kind, FileTime, MountError, Operation, Options, Volume};
 use openftl_core::{BLOCK_BYTES, Time};
-use openftl_dispatch::{Pace, PaceClock, Watch};
+use openftl_dispatch::{Alarm, Pace, PaceClock, Watch};
 use openftl_media::Media;
 use openftl_parts::target::SegmentTarget;
 use openftl_parts::{Access, Config};
@@ -119,6 +119,12 @@ impl<M: Media> AlfsFiles<M> {
             files.shared.sweep()?;
         }
         Ok(files)
+    }
+
+    /// Has the file system polled soon, for a device that does something before it is due.
+    #[must_use]
+    pub fn alarm(&self) -> Alarm {
+        self.shared.alarm()
     }
 
     /// Has a thread do from now on what nobody waits for: cleaning ahead, and syncs of what was written some seconds ago. Not for virtual time,

@@ -2,6 +2,7 @@
 
 mod common;
 
+mod alfs;
 mod crash_points;
 mod crashes;
 mod files;

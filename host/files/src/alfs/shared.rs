@@ -5,7 +5,7 @@ use crate::FileError;
 use crate::files::{Counts, FileStatistics};
 use openftl_alfs::{FileSystem, MountError, Operation, Refusal, Reply, Ticket, Volume};
 use openftl_core::Time;
-use openftl_dispatch::{JumpingClock, Pace, PaceClock, ServeClock, Stopped, Turns, WallClock};
+use openftl_dispatch::{Alarm, JumpingClock, Pace, PaceClock, ServeClock, Stopped, Turns, WallClock};
 use openftl_media::Media;
 use openftl_parts::{Access, IoError};
 use openftl_segments::SegmentFtl;
@@ -75,6 +75,10 @@ impl<M: Media> Shared<M> {
             is_inspected: access == Access::Inspect,
             helper: Mutex::new(None),
         }
+    }
+
+    pub(super) fn alarm(&self) -> Alarm {
+        self.turns.alarm().clone()
     }
 
     /// Has a thread do what nobody waits for: cleaning ahead, and syncs of what was written some seconds ago.
