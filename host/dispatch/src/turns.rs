@@ -15,7 +15,7 @@ use crate::bell::be_precise;
 use crate::clock::ServeClock;
 use openftl_alfs::FileSystem;
 use openftl_core::Time;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -72,6 +72,8 @@ pub struct Turns<F, B, C> {
     /// The others wait here.
     others: Condvar,
     clock: C,
+    /// Threads that want the lock.
+    wanting: AtomicU32,
     /// Helpers leave.
     is_over: AtomicBool,
 }
@@ -85,6 +87,7 @@ impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
             alarm: Alarm::default(),
             others: Condvar::new(),
             clock,
+            wanting: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
         }
     }
@@ -104,7 +107,10 @@ impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
     /// # Panics
     /// If a thread has panicked that held it.
     pub fn take(&self) -> TakenGuard<'_, F, B> {
-        self.taken.lock().expect("no thread has panicked with the file system")
+        self.wanting.fetch_add(1, Ordering::Relaxed);
+        let taken = self.taken.lock();
+        self.wanting.fetch_sub(1, Ordering::Relaxed);
+        taken.expect("no thread has panicked with the file system")
     }
 
     /// Gives the lock back. If the file system is due before anybody would look, one who waits is woken.
@@ -175,7 +181,10 @@ impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
                         self.alarm.wake();
                         return taken;
                     }
-                    // It has more to do; so have other threads.
+                    // It has more to do; so have other threads. Without them a yield would give the processor to another process.
+                    if self.wanting.load(Ordering::Relaxed) == 0 {
+                        return taken;
+                    }
                     drop(taken);
                     thread::yield_now();
                     return self.take();

@@ -277,7 +277,7 @@ impl<M: Media> AlfsFiles<M> {
         let found = self.shared.file(&tree, &path)?;
         let node = self.shared.enter(&mut tree, found)?;
         drop(tree);
-        Ok(AlfsReader::new(Arc::clone(&self.shared), node))
+        Ok(AlfsReader::new(Arc::clone(&self.shared), node, path))
     }
 
     /// What a file or folder is like.

@@ -161,6 +161,31 @@ fn a_sync_without_changes_asks_nothing_of_the_drive() {
 }
 
 #[test]
+fn blocks_that_the_medium_has_lost_are_an_error_that_names_the_file_and_others_can_be_read() {
+    let files = tiny_alfs(64, 7);
+    let volume = Volume::Alfs(files.clone());
+    // More than what the drive keeps in memory until its page can be programmed.
+    write(&volume, "/lost", FileKind::Table, 1, 400_000, 9000);
+    files.sync_names("/").unwrap();
+    files.with_drive(|drive| {
+        let written: Vec<u32> = drive.board().zones().iter().map(|zone| zone.written).collect();
+        for (zone, written) in (0..).zip(written).skip(2) {
+            for place in (0..written).filter_map(|block| drive.place_on_media(zone, block)).collect::<Vec<_>>() {
+                drive.media_mut().inject_read_failure(place).unwrap();
+            }
+        }
+    });
+    write(&volume, "/new", FileKind::Table, 2, 40_000, 9000);
+    let reader = volume.open_read("/lost").unwrap();
+    let mut buffer = vec![0; 500_000];
+    for _ in 0..2 {
+        let Err(FileError::Io(said)) = reader.read(0, &mut buffer) else { panic!("it is lost") };
+        assert_eq!(said, "/lost: the device does not return what was written");
+    }
+    assert_eq!(content(&volume, "/new"), bytes(2, 0, 40_000));
+}
+
+#[test]
 fn a_drive_that_is_too_small_or_writes_too_few_segments_is_refused_with_the_field() {
     let refused = |segments: ZoneConfig, text: &str| {
         let made = AlfsFiles::format(tiny_device(80, 6), config(), segments, 6, Pace::Virtual);

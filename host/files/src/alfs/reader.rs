@@ -16,6 +16,8 @@ const READS_MAX: usize = 64;
 pub struct AlfsReader<M: Media> {
     shared: Arc<Shared<M>>,
     node: Arc<Node>,
+    /// As it was opened.
+    path: String,
 }
 
 /// A part of a request that the file system reads at a time.
@@ -28,8 +30,8 @@ struct Piece {
 
 impl<M: Media> AlfsReader<M> {
     /// Of a file that was [entered](Shared::enter).
-    pub(super) fn new(shared: Arc<Shared<M>>, node: Arc<Node>) -> AlfsReader<M> {
-        AlfsReader { shared, node }
+    pub(super) fn new(shared: Arc<Shared<M>>, node: Arc<Node>, path: String) -> AlfsReader<M> {
+        AlfsReader { shared, node, path }
     }
 
     /// What it is.
@@ -92,7 +94,7 @@ impl<M: Media> AlfsReader<M> {
                 bytes: *bytes as u32,
             })
             .collect();
-        self.shared.run_all("a file that is read", &operations, |piece, fs, reply| {
+        self.shared.run_all(&self.path, &operations, |piece, fs, reply| {
             let Piece { request, at, .. } = pieces[piece];
             let request = &mut requests[request];
             match reply {
