@@ -316,9 +316,17 @@ impl Cache {
     pub fn evict(&mut self) {
         let there = self.nodes.len() + self.map.len() + self.pages.len();
         if self.queue.len() > 4 * there + 1024 {
-            // Names of blocks that were forgotten, and came back.
+            // Names of blocks that were forgotten, whether or not they came back.
             let mut seen = BTreeSet::new();
-            self.queue.retain(|key| seen.insert(*key));
+            let Cache { nodes, map, pages, queue, .. } = self;
+            queue.retain(|key| {
+                let is_here = match key {
+                    Key::Node(node) => matches!(nodes.get(node), Some(Slot::Here(_))),
+                    Key::Map(index) => matches!(map.get(index), Some(Slot::Here(_))),
+                    Key::Page(inode, index) => matches!(pages.get(&(*inode, *index)), Some(Slot::Here(_))),
+                };
+                is_here && seen.insert(*key)
+            });
         }
         let mut steps = self.queue.len();
         while steps > 0
@@ -355,5 +363,27 @@ impl Cache {
     pub fn bytes(&self) -> usize {
         // Dirty nodes are there twice.
         (self.nodes.len() + self.dirty_nodes.len() + self.map.len() + self.pages.len()) * size_of::<Bytes>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::zeroes;
+
+    #[test]
+    fn blocks_that_are_forgotten_leave_nothing_behind() {
+        let mut cache = Cache::new(Budget::default());
+        cache.put_page((1, 0), zeroes(), true);
+        for index in 1..20_000 {
+            cache.put_page((2, index), zeroes(), true);
+            cache.forget(Key::Page(2, index));
+            if index % 3 == 0 {
+                cache.put_page((1, 0), zeroes(), true);
+            }
+            cache.evict();
+            assert!(cache.queue.len() <= 1028, "{} names of one block, after {index} others", cache.queue.len());
+        }
+        assert_eq!(cache.pages_of(1, 0, 9), [0]);
     }
 }

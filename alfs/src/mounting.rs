@@ -11,14 +11,14 @@
 //! The write pointers tell whether a record counts, so nothing may move them before there is a new record: otherwise a record that did not count would
 //! count after the next power cut. A volume that is mounted read-only stops before that.
 
-use crate::block::{Bytes, Kind, Seen, VERSION, look, zeroes};
+use crate::block::{Bytes, Kind, NotIt, Seen, VERSION, look, zeroes};
 use crate::chain::{Chain, read_volume};
 use crate::inode::{Fields, IS_INLINE, fields_mut};
 use crate::node_map::block_of;
 use crate::operation::{FileKind, FileSystem, FileTime, Inode};
 use crate::patch;
 use crate::record::{HeadPlace, NoRecord, Record};
-use crate::requests::{read_blocks, run};
+use crate::requests::{read_blocks, read_each, run};
 use crate::segments::{ANCHORS, Head, LOGS, Log, Owner, SEGMENT_BLOCKS_MIN, SEGMENTS_MIN, Shape, State};
 use crate::volume::{Options, Volume};
 use openftl_core::{BLOCK_BYTES, Clock};
@@ -135,6 +135,30 @@ pub(crate) fn shape_of(target: &impl SegmentTarget) -> Result<Shape, MountError>
         return Err(MountError::TooFewFrames { frames, least: FRAMES_MIN });
     }
     Ok(Shape { segments: segments as u32, segment_blocks: segment_blocks as u32 })
+}
+
+/// Whether a drive has a file system, or had one that can be rebuilt: whether an anchor begins with a record, of any version of the format.
+///
+/// # Errors
+/// If the drive fails. What cannot be read is no record.
+pub fn has_records(target: &mut impl SegmentTarget, clock: &mut dyn Clock) -> Result<bool, MountError> {
+    let Some(segment_blocks) = target.segment_blocks() else { return Ok(false) };
+    let mut is_found = false;
+    for anchor in
+        (0..ANCHORS).filter(|anchor| u64::from(*anchor) * segment_blocks < target.blocks()).collect::<Vec<_>>()
+    {
+        if target.segment(anchor).written == 0 {
+            continue;
+        }
+        read_each(target, clock, anchor * segment_blocks as u32, 1, &mut |_, block| {
+            is_found |= match block.map(look) {
+                Some(Ok(Seen { kind, .. })) => kind == Kind::Record,
+                Some(Err(NotIt::Version(_))) => true,
+                Some(Err(_)) | None => false,
+            };
+        })?;
+    }
+    Ok(is_found)
 }
 
 impl<T: SegmentTarget> Volume<T> {

@@ -1,17 +1,19 @@
-//! A drive that has files, on tables or on zones: from its description, or as it is stored.
+//! A drive that has files, on tables, on zones or of an ALFS: from its description, or as it is stored.
+//!
+//! What is on media decides which files a drive of zones or segments has. Where nothing is yet, segments get an ALFS, and zones a catalog.
 
-use crate::description::{DriveDescription, FtlKind};
+use crate::description::{DriveDescription, FtlKind, another_seed};
 use crate::flash::{self, Flash, HOST_FRAMES};
 use crate::small_file::is_stored_drive;
 use crate::table_drive::{TableDrive, TableVolume, device_error, invalid_as_said, look_at, placed};
 use openftl_blocks::{DriveKind, kind_on};
 use openftl_core::{FrameForm, Time};
-use openftl_files::{FileError, Pace, PaceClock, Volume, ZoneFiles};
+use openftl_files::{FileError, Pace, PaceClock, Volume};
 use openftl_media::{Durability, EmulatedDevice, Timing as MediaTiming};
 use openftl_parts::{Access, Config};
 use std::path::Path;
 
-/// What a drive description says of a drive whose files are on zones. How wide these are is found on its media.
+/// What a drive description says of a drive of zones or segments. How wide these are is found on its media.
 #[derive(Clone, Debug)]
 pub struct ZoneFileDrive {
     flash: Flash,
@@ -22,7 +24,7 @@ pub struct ZoneFileDrive {
 pub enum FileDrive {
     /// On tables, and a log area.
     Tables(TableDrive),
-    /// On zones.
+    /// On zones, or of an ALFS.
     Zones(ZoneFileDrive),
 }
 
@@ -34,10 +36,10 @@ impl FileDrive {
     pub fn read(path: &Path) -> Result<FileDrive, FileError> {
         let file = DriveDescription::read(path).map_err(|failure| invalid_as_said(&failure))?;
         let drive = match file.ftl.kind {
-            Some(FtlKind::Zones) => ZoneFileDrive::of(&file).map(FileDrive::Zones),
+            Some(FtlKind::Zones | FtlKind::Segments) => ZoneFileDrive::of(&file).map(FileDrive::Zones),
             Some(FtlKind::Tables) => TableDrive::of(&file).map(FileDrive::Tables),
             _ => Err(FileError::Invalid(
-                "ftl.kind is neither \"tables\" nor \"zones\": only those have files; write one of them in [ftl]"
+                "ftl.kind is neither \"tables\" nor \"zones\" nor \"segments\": only those have files; write one of them in [ftl]"
                     .to_owned(),
             )),
         };
@@ -60,7 +62,7 @@ impl FileDrive {
     pub fn open_or_connect(&self, access: Access) -> Result<TableVolume, FileError> {
         match self {
             FileDrive::Tables(drive) => drive.open_or_connect(access),
-            FileDrive::Zones(drive) => drive.open(access).map(Volume::Zoned),
+            FileDrive::Zones(drive) => drive.open(access),
         }
     }
 }
@@ -69,11 +71,11 @@ impl ZoneFileDrive {
     /// What `file` says.
     ///
     /// # Errors
-    /// If it is of another kind of drive, or says what files on zones cannot be.
+    /// If it is of another kind of drive, or says what such files cannot be.
     pub fn of(file: &DriveDescription) -> Result<ZoneFileDrive, FileError> {
         let invalid = |reason: &str| Err(FileError::Invalid(reason.to_owned()));
-        if file.ftl.kind != Some(FtlKind::Zones) {
-            return invalid("ftl.kind is not \"zones\"");
+        if !matches!(file.ftl.kind, Some(FtlKind::Zones | FtlKind::Segments)) {
+            return invalid("ftl.kind is neither \"zones\" nor \"segments\"; write one of them in [ftl]");
         }
         if file.host.files.is_some() {
             return invalid("host.files: only a table drive is served to several processes; leave it away");
@@ -84,7 +86,7 @@ impl ZoneFileDrive {
         let flash = Flash::of(file, "files").map_err(|failure| invalid_as_said(&failure))?;
         if flash.disk().is_none() {
             return invalid(
-                "media.store: files on zones are on a drive that was made before, with `openftl create`; write store = \"file\" and its path",
+                "media.store: files on zones or segments are on a drive that was made before, with `openftl create`; write store = \"file\" and its path",
             );
         }
         Ok(ZoneFileDrive { flash })
@@ -94,7 +96,7 @@ impl ZoneFileDrive {
     ///
     /// # Errors
     /// If it is not there, in use, of another kind, has something else in its zones, or cannot be trusted.
-    pub fn open(&self, access: Access) -> Result<ZoneFiles<EmulatedDevice>, FileError> {
+    pub fn open(&self, access: Access) -> Result<TableVolume, FileError> {
         let disk = self.flash.disk().expect("it was looked at");
         let (pace, timing) = self.flash.pace();
         placed(disk)?;
@@ -103,15 +105,26 @@ impl ZoneFileDrive {
     }
 }
 
-fn open_on(device: EmulatedDevice, access: Access, pace: Pace) -> Result<ZoneFiles<EmulatedDevice>, FileError> {
+fn open_on(device: EmulatedDevice, access: Access, pace: Pace) -> Result<TableVolume, FileError> {
     let config = Config { payload: FrameForm::Bytes, host_frames: HOST_FRAMES, ..Config::default() };
-    let files = ZoneFiles::open(device, config, access, pace)?;
-    if matches!(pace, Pace::Wall(_)) && access != Access::Inspect {
-        let bell = files.bell();
-        let synced = files.with_drive(|drive| drive.media_mut().sync_beside(move || bell.ring()));
-        synced.map_err(|error| device_error(&error.into()))?;
+    let volume = Volume::on_zones(device, config, access, pace, another_seed())?;
+    if matches!(pace, Pace::Virtual) || access == Access::Inspect {
+        return Ok(volume);
     }
-    Ok(files)
+    let synced = match &volume {
+        Volume::Zoned(files) => {
+            let bell = files.bell();
+            files.with_drive(|drive| drive.media_mut().sync_beside(move || bell.ring()))
+        }
+        Volume::Alfs(files) => {
+            files.help()?;
+            let alarm = files.alarm();
+            files.with_drive(|drive| drive.media_mut().sync_beside(move || alarm.ring()))
+        }
+        Volume::Here(_) | Volume::Served(_) => Ok(()),
+    };
+    synced.map_err(|error| device_error(&error.into()))?;
+    Ok(volume)
 }
 
 /// Opens what `path` names, a drive description or a drive that is stored there, which is on flash that takes no time then.
@@ -132,7 +145,7 @@ pub fn open(path: &Path, access: Access) -> Result<TableVolume, FileError> {
                 let kept = device.set_durability(Durability::Machine);
                 kept.map_err(|error| named(device_error(&error.into())))?;
             }
-            open_on(device, access, Pace::wall()).map(Volume::Zoned).map_err(named)
+            open_on(device, access, Pace::wall()).map_err(named)
         }
         Ok(DriveKind::Tables) if access != Access::Inspect => Err(named(FileError::Invalid(
             "a table drive that is used, and not only looked at, is named by its description (TOML), which says where tables go".to_owned(),
@@ -148,8 +161,12 @@ pub fn open(path: &Path, access: Access) -> Result<TableVolume, FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use openftl_alfs::FileTime;
+    use openftl_core::Clock;
     use openftl_files::FileKind;
     use openftl_media::Profile;
+    use openftl_parts::target::{BlockTarget, Request, Target};
+    use openftl_parts::words::Handle;
     use openftl_zones::{Face, Ftl, Limits, ZoneConfig, ZoneFtl};
 
     #[test]
@@ -162,8 +179,9 @@ mod tests {
             assert!(error.contains(said), "{error}");
         };
         let of_zones = "[ftl]\nkind = \"zones\"\n";
-        refused("[ftl]\nkind = \"pages\"\n", "neither \"tables\" nor \"zones\"");
+        refused("[ftl]\nkind = \"pages\"\n", "neither \"tables\" nor \"zones\" nor \"segments\"");
         refused(of_zones, "media.store: files on zones");
+        refused("[ftl]\nkind = \"segments\"\n", "media.store: files on zones or segments");
         let stored = "[media]\nstore = \"file\"\npath = \"none.oftl\"\n";
         refused(&format!("{stored}{of_zones}"), "none.oftl: make it first");
         refused(&format!("{stored}{of_zones}[host]\nfiles = \"unix:/tmp/x\"\n"), "host.files");
@@ -171,12 +189,53 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_of_segments_has_no_files() {
+    fn a_drive_of_segments_gets_a_file_system_and_zones_that_have_one_keep_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for face in [Face::Segments, Face::Zones] {
+            let disk = made(&folder, face);
+            if face == Face::Segments {
+                let error = open(&disk, Access::Inspect).map(|_| ()).unwrap_err().to_string();
+                assert!(error.contains("there is no file system on the drive yet"), "{error}");
+            } else {
+                // As `openftl alfs mkfs` does.
+                let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
+                let drive = crate::segment_drive::open_stored(&disk, Access::ReadWrite, &mut clock).unwrap();
+                let made = openftl_alfs::Volume::format(drive, 7, (0, 0), FileTime::default(), &mut clock).unwrap();
+                let drive = made.unmount(&mut clock).map_err(|(_, error)| error).unwrap();
+                drop(drive.close(&mut clock).unwrap());
+            }
+            let volume = open(&disk, Access::ReadWrite).unwrap();
+            assert!(matches!(volume, Volume::Alfs(_)), "{face:?}");
+            let mut writer = volume.create("/log", FileKind::Log).unwrap();
+            writer.append(b"here").unwrap();
+            writer.close().unwrap();
+            assert_eq!(volume.close(), Ok(true));
+            let volume = open(&disk, Access::Inspect).unwrap();
+            assert!(matches!(volume.delete("/log"), Err(FileError::ReadOnly(_))));
+            assert!(matches!(volume.create("/other", FileKind::Table).map(|_| ()), Err(FileError::ReadOnly(_))));
+            let mut found = [0; 10];
+            assert_eq!(volume.open_read("/log").unwrap().read(0, &mut found), Ok(4));
+            std::fs::remove_file(&disk).unwrap();
+        }
+    }
+
+    #[test]
+    fn segments_that_somebody_else_has_written_are_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let disk = made(&folder, Face::Segments);
+        let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
+        let mut drive = crate::segment_drive::open_stored(&disk, Access::ReadWrite, &mut clock).unwrap();
+        let frame = drive.frames_mut().acquire(FrameForm::Bytes).unwrap();
+        drive.frames_mut().bytes_mut(frame).fill(7);
+        let (durability, handle) = (openftl_parts::Durability::Volatile, Handle::NONE);
+        drive.submit(clock.now(), 1, Request::Write { first: 0, frames: &[frame], durability, handle }).unwrap();
+        drop(drive.close(&mut clock).unwrap());
         for access in [Access::ReadWrite, Access::Inspect] {
-            let error = open(&disk, access).map(|_| ()).unwrap_err().to_string();
-            assert!(error.contains("segments"), "{error}");
+            let error = open(&disk, access).map(|_| ()).unwrap_err();
+            assert!(
+                matches!(&error, FileError::Invalid(said) if said.contains("somebody else has written")),
+                "{error}"
+            );
         }
     }
 
@@ -184,9 +243,9 @@ mod tests {
     fn made(folder: &tempfile::TempDir, face: Face) -> std::path::PathBuf {
         let disk = folder.path().join("zoned.oftl");
         let profile = Profile::builtin("tiny").unwrap();
-        let device = EmulatedDevice::create(&disk, &profile, 64, MediaTiming::Instant, 1).unwrap();
-        let limits = Limits { max_open: 4, max_active: 6 };
-        let zones = ZoneConfig { face, width: 2, limits, zones: None, extension_bytes: 0, window_blocks: 0 };
+        let device = EmulatedDevice::create(&disk, &profile, 80, MediaTiming::Instant, 1).unwrap();
+        let limits = Limits { max_open: 8, max_active: 8 };
+        let zones = ZoneConfig { face, width: 1, limits, zones: None, extension_bytes: 0, window_blocks: 0 };
         let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
         let drive = ZoneFtl::format(device, Config::default(), zones, &mut clock).unwrap();
         drop(drive.close(&mut clock).unwrap());

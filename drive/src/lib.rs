@@ -6,7 +6,7 @@
 //! | [`any_drive`] | a drive of any kind, found by what is on its media |
 //! | [`description`] | a drive description: media, FTL and host interface in one TOML file |
 //! | [`table_drive`] | a table drive from its description |
-//! | [`file_drive`] | a drive that has files, on tables or on zones |
+//! | [`file_drive`] | a drive that has files, on tables, on zones or of an ALFS |
 //! | [`flash`] | the flash of a table drive or a store of pages, from its description |
 //! | [`page_drive`] | a store of pages from its description |
 //! | [`page_store`] | the same, open, for any number of threads |

@@ -1,4 +1,4 @@
-//! `openftl files`: what is on a table drive, on one whose files are on zones, or on the one that a server has open.
+//! `openftl files`: what is on a table drive, on one whose files are on zones or of an ALFS, or on the one that a server has open.
 
 use crate::cli;
 use crate::failure::Failure;
@@ -74,7 +74,7 @@ fn open(drive: &Path) -> Result<TableVolume, Failure> {
     let described = FileDrive::read(drive).map_err(failure)?;
     let Some(disk) = described.disk() else {
         return match described.open_or_connect(Access::Inspect).map_err(failure)? {
-            Volume::Here(_) | Volume::Zoned(_) => Err(Failure::bad_input(format_args!(
+            Volume::Here(_) | Volume::Zoned(_) | Volume::Alfs(_) => Err(Failure::bad_input(format_args!(
                 "{}: the drive is in memory, and gone with its program",
                 drive.display()
             ))

@@ -1,5 +1,6 @@
 /*
- * OpenFTL: files on a table drive (an FTL for LSM-trees) or on zones, and a store of pages from C. Stores of pages are at the end.
+ * OpenFTL: files on a table drive (an FTL for LSM-trees), on zones or of a file system on segments, and a store of pages from C. Stores of
+ * pages are at the end.
  *
  * A drive is opened by its URI and used by any number of threads. What it keeps are files by name:
  *
@@ -75,16 +76,17 @@ uint32_t openftl_abi_version(void);
 
 /* ---- drives ---- */
 
-/* Opens the drive of a URI, "openftl://" and the path of a drive description (TOML) with kind = "tables" or "zones", or of a drive of
- * zones itself: "openftl:///srv/lsm.toml", or relative to the working folder, "openftl://lsm.toml". A table drive that a server of
- * this machine has open is used through that server. A drive of zones that has no files yet gets a catalog for them; one whose
- * zones somebody else has written is OPENFTL_INVALID. A process that opens the same drive again gets the same one. */
+/* Opens the drive of a URI, "openftl://" and the path of a drive description (TOML) with kind = "tables", "zones" or "segments", or of a
+ * drive of zones or segments itself: "openftl:///srv/lsm.toml", or relative to the working folder, "openftl://lsm.toml". A table drive that a
+ * server of this machine has open is used through that server. A drive of zones that has no files yet gets a catalog for them, and one of
+ * segments a file system (ALFS), without a mount; a drive of zones with an ALFS keeps it. One whose zones or segments somebody else has
+ * written is OPENFTL_INVALID. A process that opens the same drive again gets the same one. */
 openftl_status openftl_open(const char *uri, openftl_drive **drive, openftl_error *error);
 
 /* Ends the use of a drive; the last one closes it. Files of it have to be closed before. */
 openftl_status openftl_close(openftl_drive *drive, openftl_error *error);
 
-/* Bytes that tables (on zones: files) could still take, and that they could if the drive were empty. */
+/* Bytes that tables (on zones and segments: files) could still take, and that they could if the drive were empty. */
 openftl_status openftl_space(openftl_drive *drive, uint64_t *free_bytes, uint64_t *all_bytes, openftl_error *error);
 
 /* What the drive did since it was opened, as JSON. Free it with openftl_free_text. */

@@ -56,6 +56,7 @@ impl Drive {
             match &*files {
                 Volume::Here(files) => files.watch(Box::new(move |drive, now| cut.look(drive.media_mut(), now))),
                 Volume::Zoned(files) => files.watch(Box::new(move |drive, now| cut.look(drive.media_mut(), now))),
+                Volume::Alfs(files) => files.watch(Box::new(move |drive, now| cut.look(drive.media_mut(), now))),
                 Volume::Served(_) => {
                     return Err(FileError::Invalid(format!(
                         "{POWER_CUT_VARIABLE}: a server has the drive; cut its power with `openftl ctl`"

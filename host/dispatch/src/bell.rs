@@ -51,6 +51,12 @@ impl Bell {
 
 /// Sleeps until woken, or for so long.
 fn sleep_at_most(span: Nanos) {
+    be_precise();
+    std::thread::park_timeout(Duration::from_nanos(span.0));
+}
+
+/// Sleeps of this thread end when they should.
+pub(crate) fn be_precise() {
     thread_local! {
         static IS_PRECISE: Cell<bool> = const { Cell::new(false) };
     }
@@ -58,5 +64,4 @@ fn sleep_at_most(span: Nanos) {
         // Without it sleeps are up to 50 µs too long, and nothing else is different.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     }
-    std::thread::park_timeout(Duration::from_nanos(span.0));
 }

@@ -1,3 +1,4 @@
 //! Threads that share a drive: of tables, and of pages.
 
 mod sharing;
+mod turns;

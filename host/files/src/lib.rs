@@ -1,4 +1,5 @@
-//! Files on a table drive, for a database that is an LSM-tree: what RocksDB calls a file system. [`zoned`] has the same files on zones.
+//! Files on a table drive, for a database that is an LSM-tree: what RocksDB calls a file system. [`zoned`] has the same files on zones,
+//! [`alfs`] those of a file system on segments.
 //!
 //! ```text
 //!   /db/000123.sst ──▶ a table of the drive: written once, there as a whole or not at all
@@ -26,6 +27,7 @@
 //! | `reader` | files being read |
 //! | `pieces` | parts of a read, between a buffer and frames |
 //! | [`zoned`] | files on zones: the same functions over another FTL |
+//! | [`alfs`] | files of an ALFS: the same functions over a file system |
 //! | [`files`], with `shared_state` and `statistics` | the drive, what its users share, and what is counted |
 //! | [`error`] | what can go wrong |
 //! | [`wire`] | what a process says to the one that has the drive open |
@@ -36,6 +38,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod alfs;
 pub mod client;
 pub mod error;
 pub mod files;
@@ -54,6 +57,7 @@ pub mod wire;
 mod writer;
 pub mod zoned;
 
+pub use alfs::{AlfsFileStatistics, AlfsFiles, AlfsReader, AlfsSync, AlfsWriter};
 pub use client::Client;
 pub use error::FileError;
 pub use files::{Attributes, FileStatistics, Files, NameStatistics, TableFigures, Watch};

@@ -1,10 +1,16 @@
-//! Files of a drive that this process has open, on tables or on zones, or that a server has: the same functions, whichever it is.
+//! Files of a drive that this process has open, on tables, on zones or of an ALFS, or that a server has: the same functions, whichever it is.
 
+use crate::alfs::{AlfsFiles, AlfsReader, AlfsSync, AlfsWriter};
 use crate::client::{Client, ClientReader, ClientSync, ClientWriter};
 use crate::zoned::{ZoneFiles, ZoneReader, ZoneSync, ZoneWriter};
 use crate::{Attributes, FileError, FileKind, FileReader, FileWriter, Files, PendingSync, ReadRequest};
+use openftl_core::Time;
+use openftl_dispatch::{Pace, PaceClock};
 use openftl_media::Media;
+use openftl_parts::{Access, Config};
+use openftl_segments::SegmentFtl;
 use openftl_tables::TableLifetime;
+use openftl_zones::{AskedLimits, Ftl};
 
 /// The files of a drive.
 pub enum Volume<M: Media> {
@@ -12,6 +18,8 @@ pub enum Volume<M: Media> {
     Here(Files<M>),
     /// The same, and its files are on zones.
     Zoned(ZoneFiles<M>),
+    /// The same, and they are those of an ALFS.
+    Alfs(AlfsFiles<M>),
     /// A server has it open.
     Served(Client),
 }
@@ -22,6 +30,8 @@ pub enum VolumeWriter<M: Media> {
     Here(FileWriter<M>),
     /// On zones.
     Zoned(ZoneWriter<M>),
+    /// Of an ALFS.
+    Alfs(AlfsWriter<M>),
     /// Of a served one.
     Served(ClientWriter),
 }
@@ -32,6 +42,8 @@ pub enum VolumeReader<M: Media> {
     Here(FileReader<M>),
     /// On zones.
     Zoned(ZoneReader<M>),
+    /// Of an ALFS.
+    Alfs(AlfsReader<M>),
     /// Of a served one.
     Served(ClientReader),
 }
@@ -42,6 +54,8 @@ pub enum VolumeSync<M: Media> {
     Here(PendingSync<M>),
     /// On zones.
     Zoned(ZoneSync<M>),
+    /// Of an ALFS.
+    Alfs(AlfsSync<M>),
     /// Of a served one.
     Served(ClientSync),
 }
@@ -52,12 +66,27 @@ macro_rules! either {
         match $it {
             $of::Here($found) => $deed,
             $of::Zoned($found) => $deed,
+            $of::Alfs($found) => $deed,
             $of::Served($found) => $deed,
         }
     };
 }
 
 impl<M: Media> Volume<M> {
+    /// Opens a drive of zones or segments, and what is on it: an ALFS, or files on zones. Where nothing is yet it is made, on segments a file
+    /// system whose number is `id` (one that no other has), on zones the catalog of files.
+    ///
+    /// # Errors
+    /// If it has neither zones nor segments, they hold something else, or it cannot be trusted.
+    pub fn on_zones(media: M, config: Config, access: Access, pace: Pace, id: u64) -> Result<Volume<M>, FileError> {
+        let mut clock = PaceClock { pace, now: Time::ZERO };
+        let mut drive = SegmentFtl::open_with(media, config, AskedLimits::default(), access, &mut clock)?;
+        if crate::alfs::is_meant(&mut drive, &mut clock)? {
+            return AlfsFiles::adopt(drive, clock, access, id).map(Volume::Alfs);
+        }
+        ZoneFiles::adopt(*drive.into_zones(), clock, access).map(Volume::Zoned)
+    }
+
     /// See [`Files::space`].
     ///
     /// # Errors
@@ -66,6 +95,7 @@ impl<M: Media> Volume<M> {
         match self {
             Volume::Here(files) => Ok(files.space()),
             Volume::Zoned(files) => Ok(files.space()),
+            Volume::Alfs(files) => Ok(files.space()),
             Volume::Served(client) => client.space(),
         }
     }
@@ -78,6 +108,7 @@ impl<M: Media> Volume<M> {
         let text = match self {
             Volume::Here(files) => serde_json::to_string(&files.statistics()),
             Volume::Zoned(files) => serde_json::to_string(&files.statistics()),
+            Volume::Alfs(files) => serde_json::to_string(&files.statistics()),
             Volume::Served(client) => return client.statistics(),
         };
         text.map_err(|error| FileError::Io(error.to_string()))
@@ -91,6 +122,7 @@ impl<M: Media> Volume<M> {
         Ok(match self {
             Volume::Here(files) => VolumeWriter::Here(files.create(path, kind)?),
             Volume::Zoned(files) => VolumeWriter::Zoned(files.create(path, kind)?),
+            Volume::Alfs(files) => VolumeWriter::Alfs(files.create(path, kind)?),
             Volume::Served(client) => VolumeWriter::Served(client.create(path, kind)?),
         })
     }
@@ -103,6 +135,7 @@ impl<M: Media> Volume<M> {
         Ok(match self {
             Volume::Here(files) => VolumeWriter::Here(files.append_to(path)?),
             Volume::Zoned(files) => VolumeWriter::Zoned(files.append_to(path)?),
+            Volume::Alfs(files) => VolumeWriter::Alfs(files.append_to(path)?),
             Volume::Served(client) => VolumeWriter::Served(client.append_to(path)?),
         })
     }
@@ -115,6 +148,7 @@ impl<M: Media> Volume<M> {
         Ok(match self {
             Volume::Here(files) => VolumeReader::Here(files.open_read(path)?),
             Volume::Zoned(files) => VolumeReader::Zoned(files.open_read(path)?),
+            Volume::Alfs(files) => VolumeReader::Alfs(files.open_read(path)?),
             Volume::Served(client) => VolumeReader::Served(client.open_read(path)?),
         })
     }
@@ -199,6 +233,7 @@ impl<M: Media> Volume<M> {
         match self {
             Volume::Here(files) => Ok(files.close()?.is_some()),
             Volume::Zoned(files) => Ok(files.close()?.is_some()),
+            Volume::Alfs(files) => Ok(files.close()?.is_some()),
             Volume::Served(client) => Ok(client.close()),
         }
     }
@@ -283,6 +318,7 @@ impl<M: Media> VolumeWriter<M> {
         Ok(match self {
             VolumeWriter::Here(writer) => VolumeSync::Here(writer.begin_sync()?),
             VolumeWriter::Zoned(writer) => VolumeSync::Zoned(writer.begin_sync()?),
+            VolumeWriter::Alfs(writer) => VolumeSync::Alfs(writer.begin_sync()?),
             VolumeWriter::Served(writer) => VolumeSync::Served(writer.begin_sync()?),
         })
     }

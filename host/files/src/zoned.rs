@@ -112,6 +112,11 @@ impl<M: Media> ZoneFiles<M> {
         found::adopt(drive, clock, access)
     }
 
+    /// Takes over a drive whose zones hold files, or nothing yet.
+    pub(crate) fn adopt(drive: ZoneFtl<M>, clock: PaceClock, access: Access) -> Result<ZoneFiles<M>, FileError> {
+        found::adopt(drive, clock, access)
+    }
+
     /// Stops cleanly: everything is durable. `None` if somebody still uses the drive or a file of it.
     ///
     /// # Errors

@@ -2,11 +2,12 @@
 
 mod common;
 
+mod alfs;
+mod crash_points;
 mod crashes;
 mod files;
 mod play;
 mod served;
 mod wire;
-mod zoned_crash_points;
 mod zoned_full;
 mod zoned_refusals;

@@ -20,12 +20,10 @@
 //! | [`session`] | a connection with the kernel, without a device and a clock |
 //! | [`mount`], with `mount_table` | a connection with the kernel, and the folder that shows it |
 //! | [`mod@serve`] | threads that serve a mount |
-//! | [`clock`] | how time passes for them |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod answer;
-pub mod clock;
 pub mod mount;
 mod mount_table;
 mod plan;
@@ -36,8 +34,8 @@ pub mod session;
 pub mod wire;
 
 pub use answer::Answer;
-pub use clock::{JumpingClock, ServeClock, WallClock};
 pub use mount::{Mount, MountError, MountOptions, MountPlace, Mounter, Unmounted};
+pub use openftl_dispatch::{JumpingClock, ServeClock, WallClock};
 pub use request::{Body, FuseRequest, Head, Malformed};
 pub use serve::{ServeOptions, Served, Stopper, serve};
 pub use session::{Pending, Session, SessionCounts};

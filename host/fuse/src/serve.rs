@@ -7,9 +7,8 @@
 //!   helper ─┘  one of those who wait polls when something is due; the others sleep until it has made progress
 //! ```
 //!
-//! The file system is behind one lock, which nobody holds while it sleeps or talks to the kernel. Of the threads that wait, one sleeps until the
-//! file system's next moment is due (the *sentry*), whichever came first; the helper thread waits always, so work that no request waits for
-//! goes on, too.
+//! The file system is behind one lock ([`Turns`]), which nobody holds while it sleeps or talks to the kernel. The helper thread waits always, so
+//! work that no request waits for goes on, too.
 //!
 //! # The end
 //! After [`Stopper::stop`], or when the kernel has unmounted the file system:
@@ -19,14 +18,12 @@
 //! 3. References of the kernel are released, the file system is synced, and goes back to the caller.
 
 use crate::answer::Answer;
-use crate::clock::ServeClock;
 use crate::mount::{Mount, MountPlace, Unmounted, clone_device};
 use crate::session::{REQUEST_BYTES_MAX, Session, SessionCounts};
 use openftl_alfs::{FileSystem, Operation, Refusal};
-use openftl_core::Time;
+use openftl_dispatch::{ServeClock, Taken, Turns};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -116,29 +113,11 @@ pub struct Served<F> {
     pub was_busy: bool,
 }
 
-/// The file system and its connection, under one lock.
-struct State<F> {
-    fs: F,
-    session: Session,
-    /// Until when the sentry sleeps, if there is one.
-    sentry: Option<Time>,
-    /// Somebody who waits has been woken to become the sentry.
-    is_called: bool,
-    /// Changes when operations that wait should be attempted again.
-    progress: u64,
-}
-
+/// The file system and its connection, which the workers share.
 struct Shared<'a, F> {
-    state: Mutex<State<F>>,
-    /// The sentry waits here.
-    alarm: Condvar,
-    /// The others wait here.
-    others: Condvar,
-    clock: &'a dyn ServeClock,
+    turns: Turns<F, Session, &'a dyn ServeClock>,
     /// Workers leave after their request.
     is_leaving: AtomicBool,
-    /// All workers have left, so the helper does, too.
-    is_over: AtomicBool,
 }
 
 /// Serves a mounted file system until it is unmounted, or `stopper` stops it, and returns it.
@@ -152,19 +131,11 @@ pub fn serve<F: FileSystem + Send>(
     options: &ServeOptions,
     stopper: &Stopper,
 ) -> Served<F> {
-    let state = State { fs, session: Session::new(), sentry: None, is_called: false, progress: 0 };
-    let shared = Shared {
-        state: Mutex::new(state),
-        alarm: Condvar::new(),
-        others: Condvar::new(),
-        clock,
-        is_leaving: AtomicBool::new(false),
-        is_over: AtomicBool::new(false),
-    };
+    let shared = Shared { turns: Turns::new(fs, Session::new(), clock), is_leaving: AtomicBool::new(false) };
     let mut was_busy = false;
     thread::scope(|scope| {
         let helper = thread::Builder::new().name("fuse-helper".to_owned());
-        let helper = helper.spawn_scoped(scope, || shared.help()).expect("a thread can be started");
+        let helper = helper.spawn_scoped(scope, || shared.turns.help()).expect("a thread can be started");
         let workers: Vec<_> = (0..options.threads.max(1))
             .map(|number| {
                 let clone = (options.clone_device && number > 0).then(|| clone_device(mount.device())).flatten();
@@ -186,18 +157,13 @@ pub fn serve<F: FileSystem + Send>(
         for waker in wakers {
             let _ = waker.join();
         }
-        {
-            let _state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-            shared.is_over.store(true, Ordering::SeqCst);
-            shared.alarm.notify_all();
-            shared.others.notify_all();
-        }
+        shared.turns.end();
         let helped = helper.join();
         for result in results.into_iter().chain([helped]) {
             result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
     });
-    let State { mut fs, mut session, .. } = shared.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (mut fs, mut session) = shared.turns.into_inner();
     session.end(&mut fs);
     let synced = sync(&mut fs, clock);
     let counts = session.counts();
@@ -241,14 +207,8 @@ fn write(device: &OwnedFd, answer: &Answer) -> Result<(), Errno> {
 }
 
 impl<F: FileSystem> Shared<'_, F> {
-    fn lock(&self) -> MutexGuard<'_, State<F>> {
-        self.state.lock().expect("no thread has panicked with the file system")
-    }
-
     /// A worker: one request after the other. Returns the reason of its end.
     fn work(&self, device: &OwnedFd) -> Reason {
-        // Sleeps until something is due would be up to 50 µs too long.
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut buffer = vec![0; REQUEST_BYTES_MAX];
         let mut answer = Answer::default();
         while !self.is_leaving.load(Ordering::SeqCst) {
@@ -274,32 +234,29 @@ impl<F: FileSystem> Shared<'_, F> {
 
     /// Works on one request until its answer is there.
     fn answer(&self, request: &[u8], answer: &mut Answer) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        if let Some(mut pending) = state.session.begin(&mut state.fs, self.clock.time_of_day(), request, answer) {
+        let clock = self.turns.clock();
+        let mut taken = self.turns.take();
+        let Taken { fs, beside: session, .. } = &mut *taken;
+        if let Some(mut pending) = session.begin(fs, clock.time_of_day(), request, answer) {
             loop {
-                let state = &mut *guard;
-                let (now, clock) = (self.clock.now(), self.clock.time_of_day());
-                if state.session.attempt(&mut state.fs, now, clock, &mut pending, answer) {
+                let (now, time_of_day) = (clock.now(), clock.time_of_day());
+                let Taken { fs, beside: session, .. } = &mut *taken;
+                if session.attempt(fs, now, time_of_day, &mut pending, answer) {
                     break;
                 }
-                let progress = state.progress;
-                while guard.progress == progress {
-                    guard = self.wait(guard);
-                }
+                taken = self.turns.wait_for_progress(taken);
             }
         }
-        self.call_sentry(&mut guard);
+        self.turns.leave(taken);
     }
 
     /// Hands an answer to the kernel. Returns `false` if the connection is over.
     fn deliver(&self, device: &OwnedFd, answer: &mut Answer) -> bool {
         let Err(errno) = write(device, answer) else { return true };
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        state.session.undelivered(&mut state.fs, answer);
-        self.call_sentry(&mut guard);
-        drop(guard);
+        let mut taken = self.turns.take();
+        let Taken { fs, beside: session, .. } = &mut *taken;
+        session.undelivered(fs, answer);
+        self.turns.leave(taken);
         match errno {
             // The caller is gone.
             Errno::NOENT => true,
@@ -310,66 +267,6 @@ impl<F: FileSystem> Shared<'_, F> {
                 let _ = write(device, answer);
                 true
             }
-        }
-    }
-
-    /// The helper: waits for whatever is due.
-    fn help(&self) {
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let mut guard = self.lock();
-        while !self.is_over.load(Ordering::SeqCst) {
-            guard = self.wait(guard);
-        }
-    }
-
-    /// Polls if something is due; else sleeps until something may be.
-    fn wait<'g>(&'g self, mut guard: MutexGuard<'g, State<F>>) -> MutexGuard<'g, State<F>> {
-        let state = &mut *guard;
-        match state.fs.next_due() {
-            Some(due) if state.sentry.is_none_or(|until| due < until) => {
-                let span = self.clock.until(due);
-                if span.is_zero() {
-                    if state.fs.poll(self.clock.now()) {
-                        state.progress += 1;
-                        self.others.notify_all();
-                        self.alarm.notify_all();
-                        return guard;
-                    }
-                    // It has more to do; so have other threads.
-                    drop(guard);
-                    thread::yield_now();
-                    return self.lock();
-                }
-                if state.sentry.is_some() {
-                    // The sentry sleeps for too long.
-                    self.alarm.notify_all();
-                    state.is_called = false;
-                    return self.others.wait(guard).expect("no thread has panicked with the file system");
-                }
-                state.sentry = Some(due);
-                state.is_called = false;
-                guard = self.alarm.wait_timeout(guard, span).expect("no thread has panicked with the file system").0;
-                guard.sentry = None;
-                guard
-            }
-            _ => {
-                state.is_called = false;
-                guard = self.others.wait(guard).expect("no thread has panicked with the file system");
-                guard.is_called = false;
-                guard
-            }
-        }
-    }
-
-    /// A thread leaves the file system: somebody else has to know when it is due.
-    fn call_sentry(&self, state: &mut State<F>) {
-        match (state.fs.next_due(), state.sentry) {
-            (Some(due), Some(until)) if due < until => self.alarm.notify_all(),
-            (Some(_), None) if !state.is_called => {
-                state.is_called = true;
-                self.others.notify_one();
-            }
-            _ => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! RocksDB on table drives and on zones: its own programs, unmodified, with the plugin loaded into them.
+//! RocksDB on table drives, on zones and on ALFS: its own programs, unmodified, with the plugin loaded into them.
 
 use crate::drive::{openftl, run_openftl};
 use crate::environment::{Need, rocksdb, runs_here};
@@ -17,6 +17,12 @@ fn rounds(few: usize) -> usize {
 const TABLES: &str = "kind = \"tables\"\nlog_area = \"64MiB\"\n";
 /// Small zones, so that there are many on a small drive.
 const ZONES: &str = "kind = \"zones\"\nzone_width = 1\n";
+
+/// As small segments, for a file system.
+const SEGMENTS: &str = "kind = \"segments\"\nsegment_width = 1\nmax_open_segments = 8\n";
+
+/// All of them.
+const STORES: [&str; 3] = [TABLES, ZONES, SEGMENTS];
 
 /// A drive with files in a folder of its own.
 struct FileDrive {
@@ -93,7 +99,7 @@ fn its_programs_fill_read_and_look_at_a_database_that_is_there_the_next_time() {
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    for ftl in [TABLES, ZONES] {
+    for ftl in STORES {
         programs_fill_read_and_look_at_a_database_on(ftl);
     }
 }
@@ -117,7 +123,7 @@ fn every_operation_of_its_file_system_does_what_it_should() {
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    for ftl in [TABLES, ZONES] {
+    for ftl in STORES {
         every_operation_does_what_it_should_on(ftl);
     }
 }
@@ -197,7 +203,7 @@ fn nothing_that_was_synced_is_lost_when_its_process_is_killed() {
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    for ftl in [TABLES, ZONES] {
+    for ftl in STORES {
         nothing_that_was_synced_is_lost_by_a_kill_on(ftl);
     }
 }
@@ -221,14 +227,16 @@ fn nothing_that_was_synced_is_lost_when_the_power_of_its_drive_is_cut() {
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    for ftl in [TABLES, ZONES] {
+    for ftl in STORES {
         nothing_that_was_synced_is_lost_by_a_power_cut_on(ftl);
     }
 }
 
 fn nothing_that_was_synced_is_lost_by_a_power_cut_on(ftl: &str) {
     // Paired pages, and a cache that does not outlive the power: half of the times what was being programmed is torn.
-    let drive = FileDrive::create(ftl, "westlake", "256MiB", "wall-clock");
+    // A file system needs 64 segments, and a chunk here has 16 MiB.
+    let capacity = if ftl == SEGMENTS { "2GiB" } else { "256MiB" };
+    let drive = FileDrive::create(ftl, "westlake", capacity, "wall-clock");
     survives(&drive, rounds(4), |round, start| {
         let commands = 400 + 700 * round;
         let torn = if round % 2 == 0 { "" } else { ",torn" };
@@ -243,7 +251,7 @@ fn a_full_drive_is_an_error_and_the_database_goes_on_after_deletes() {
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    for ftl in [TABLES, ZONES] {
+    for ftl in STORES {
         a_full_drive_is_an_error_on(ftl);
     }
 }
@@ -261,7 +269,7 @@ fn a_compaction_that_finds_no_room_is_an_error_and_the_same_process_goes_on_afte
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    for ftl in [TABLES, ZONES] {
+    for ftl in STORES {
         a_compaction_that_finds_no_room_is_an_error_on(ftl);
     }
 }
@@ -327,7 +335,7 @@ fn programs_and_resets_that_fail_and_blocks_that_are_weak_under_flushes_and_comp
     if !runs_here(&[Need::RocksDb]) {
         return;
     }
-    for ftl in [TABLES, ZONES] {
+    for ftl in STORES {
         failing_flash_loses_nothing_on(ftl);
     }
 }

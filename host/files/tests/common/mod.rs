@@ -1,6 +1,6 @@
 //! Small drives, and files whose every byte says whose it is.
 
-use openftl_files::{Client, FileKind, FileServer, Files, Pace, Stream, Volume, VolumeReader, ZoneFiles};
+use openftl_files::{AlfsFiles, Client, FileKind, FileServer, Files, Pace, Stream, Volume, VolumeReader, ZoneFiles};
 use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
 use openftl_parts::{Access, Config};
 use openftl_tables::TablePlacement;
@@ -12,8 +12,11 @@ use std::path::{Path, PathBuf};
 /// Blocks of the log area.
 pub const LOG_BLOCKS: u64 = 512;
 
+/// As many as a file system needs.
+pub const HOST_FRAMES: u32 = 768;
+
 pub fn config() -> Config {
-    Config { capacity_blocks: LOG_BLOCKS, host_frames: 256, drive_id: 7, ..Config::default() }
+    Config { capacity_blocks: LOG_BLOCKS, host_frames: HOST_FRAMES, drive_id: 7, ..Config::default() }
 }
 
 pub fn tiny_device(chunks: u32, seed: u64) -> EmulatedDevice {
@@ -31,6 +34,12 @@ pub fn zones(width: u32) -> ZoneConfig {
     ZoneConfig { face: Face::Zones, width, limits, zones: None, extension_bytes: 0, window_blocks: 0 }
 }
 
+/// Segments of a chunk each, as many as there is room for.
+pub fn segments() -> ZoneConfig {
+    let limits = Limits { max_open: 8, max_active: 8 };
+    ZoneConfig { face: Face::Segments, limits, ..zones(1) }
+}
+
 /// The same device with files on zones, each of two chunks.
 pub fn tiny_zones(chunks: u32, seed: u64) -> ZoneFiles<EmulatedDevice> {
     ZoneFiles::format(tiny_device(chunks, seed), config(), zones(2), Pace::Virtual).unwrap()
@@ -38,6 +47,16 @@ pub fn tiny_zones(chunks: u32, seed: u64) -> ZoneFiles<EmulatedDevice> {
 
 pub fn reopen_zones(device: EmulatedDevice) -> ZoneFiles<EmulatedDevice> {
     ZoneFiles::open(device, config(), Access::ReadWrite, Pace::Virtual).unwrap()
+}
+
+/// The same device with an ALFS on segments of one chunk each, and more chunks, because a file system needs 64 segments.
+pub fn tiny_alfs(chunks: u32, seed: u64) -> AlfsFiles<EmulatedDevice> {
+    AlfsFiles::format(tiny_device(chunks + 16, seed), config(), segments(), seed, Pace::Virtual).unwrap()
+}
+
+/// Opens what is on zones or segments.
+pub fn reopen_found(device: EmulatedDevice) -> Volume<EmulatedDevice> {
+    Volume::on_zones(device, config(), Access::ReadWrite, Pace::Virtual, 8).unwrap()
 }
 
 pub fn reopen(device: EmulatedDevice) -> Files<EmulatedDevice> {
@@ -57,10 +76,11 @@ pub fn power_cut(files: Files<EmulatedDevice>, torn: bool) -> Files<EmulatedDevi
 pub enum Where {
     Here,
     Zoned,
+    Alfs,
     Served,
 }
 
-pub const PLACES: [Where; 3] = [Where::Here, Where::Zoned, Where::Served];
+pub const PLACES: [Where; 4] = [Where::Here, Where::Zoned, Where::Alfs, Where::Served];
 
 /// A server of files at a Unix socket.
 pub struct Server {
@@ -118,13 +138,14 @@ impl Drive {
     pub fn new(place: Where, chunks: u32, seed: u64) -> Drive {
         match place {
             Where::Zoned => Drive { volume: Volume::Zoned(tiny_zones(chunks, seed)), server: None },
+            Where::Alfs => Drive { volume: Volume::Alfs(tiny_alfs(chunks, seed)), server: None },
             Where::Here | Where::Served => Drive::of_tables(place, tiny(chunks, seed)),
         }
     }
 
     fn of_tables(place: Where, files: Files<EmulatedDevice>) -> Drive {
         match place {
-            Where::Here | Where::Zoned => Drive { volume: Volume::Here(files), server: None },
+            Where::Here | Where::Zoned | Where::Alfs => Drive { volume: Volume::Here(files), server: None },
             Where::Served => {
                 let server = Server::new(files);
                 Drive { volume: Volume::Served(server.client()), server: Some(server) }
@@ -132,43 +153,49 @@ impl Drive {
         }
     }
 
-    /// Does one of these with the drive, which nobody uses.
-    fn with(
-        self,
-        tables: impl FnOnce(Files<EmulatedDevice>) -> Files<EmulatedDevice>,
-        zones: impl FnOnce(ZoneFiles<EmulatedDevice>) -> ZoneFiles<EmulatedDevice>,
-    ) -> Drive {
+    /// Gives the device away for what `taken` makes of it; it is opened again.
+    fn with(self, taken: impl Fn(Taken) -> EmulatedDevice) -> Drive {
         match (self.volume, self.server) {
-            (Volume::Here(files), _) => Drive::of_tables(Where::Here, tables(files)),
-            (Volume::Zoned(files), _) => Drive { volume: Volume::Zoned(zones(files)), server: None },
+            (Volume::Here(files), _) => Drive::of_tables(Where::Here, reopen(taken(Taken::Tables(files)))),
+            (Volume::Zoned(files), _) => Drive { volume: reopen_found(taken(Taken::Zones(files))), server: None },
+            (Volume::Alfs(files), _) => Drive { volume: reopen_found(taken(Taken::Alfs(files))), server: None },
             (Volume::Served(client), server) => {
                 assert!(client.close(), "nobody uses it");
                 let files = server.expect("it is served").server.end().unwrap();
-                Drive::of_tables(Where::Served, tables(files))
+                Drive::of_tables(Where::Served, reopen(taken(Taken::Tables(files))))
             }
         }
     }
 
     /// Closes the drive and opens it again.
     pub fn reopen(self) -> Drive {
-        self.with(
-            |files| reopen(files.close().unwrap().expect("nobody uses it")),
-            |files| reopen_zones(files.close().unwrap().expect("nobody uses it")),
-        )
+        self.with(|taken| match taken {
+            Taken::Tables(files) => files.close().unwrap().expect("nobody uses it"),
+            Taken::Zones(files) => files.close().unwrap().expect("nobody uses it"),
+            Taken::Alfs(files) => files.close().unwrap().expect("nobody uses it"),
+        })
     }
 
     /// The power goes, and comes back.
     pub fn power_cut(self, torn: bool) -> Drive {
-        self.with(
-            |files| power_cut(files, torn),
-            |files| {
-                let now = files.with_drive(|drive| drive.block().now());
-                let mut device = files.crash().expect("nobody uses it");
-                device.power_cut(now, torn).unwrap();
-                reopen_zones(device)
-            },
-        )
+        self.with(|taken| {
+            let (now, device) = match taken {
+                Taken::Tables(files) => (files.with_drive(|drive| drive.block().now()), files.crash()),
+                Taken::Zones(files) => (files.with_drive(|drive| drive.block().now()), files.crash()),
+                Taken::Alfs(files) => (files.with_drive(|drive| drive.block().now()), files.crash()),
+            };
+            let mut device = device.expect("nobody uses it");
+            device.power_cut(now, torn).unwrap();
+            device
+        })
     }
+}
+
+/// Files that nobody uses, on their way to the device below them.
+enum Taken {
+    Tables(Files<EmulatedDevice>),
+    Zones(ZoneFiles<EmulatedDevice>),
+    Alfs(AlfsFiles<EmulatedDevice>),
 }
 
 /// Byte `at` of file `id`.

@@ -1,11 +1,11 @@
-//! Clocks of a mounted file system.
+//! Clocks of a file system that threads share.
 
 use openftl_alfs::FileTime;
 use openftl_core::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How time passes for a mounted file system. All its threads ask.
+/// How time passes for a file system. All threads that use it ask.
 pub trait ServeClock: Send + Sync {
     /// The present moment; never earlier than a moment that was returned before.
     fn now(&self) -> Time;
@@ -19,6 +19,34 @@ pub trait ServeClock: Send + Sync {
             Ok(since) => FileTime { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() },
             Err(_) => FileTime::default(),
         }
+    }
+}
+
+impl<C: ServeClock + ?Sized> ServeClock for &C {
+    fn now(&self) -> Time {
+        (**self).now()
+    }
+
+    fn until(&self, due: Time) -> Duration {
+        (**self).until(due)
+    }
+
+    fn time_of_day(&self) -> FileTime {
+        (**self).time_of_day()
+    }
+}
+
+impl<C: ServeClock + ?Sized> ServeClock for Box<C> {
+    fn now(&self) -> Time {
+        (**self).now()
+    }
+
+    fn until(&self, due: Time) -> Duration {
+        (**self).until(due)
+    }
+
+    fn time_of_day(&self) -> FileTime {
+        (**self).time_of_day()
     }
 }
 

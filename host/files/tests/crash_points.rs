@@ -1,9 +1,9 @@
-//! Every state in which a power cut can leave files on zones, opened and judged, and some in which one can leave that opening.
+//! Every state in which a power cut can leave files on zones or of an ALFS, opened and judged, and some in which one can leave that opening.
 
-use crate::common::{config, zones};
+use crate::common::{config, segments, zones};
 use crate::play::{Play, Snapshot, fits, found, in_short};
-use openftl_files::{Pace, Volume, ZoneFiles};
-use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_files::{AlfsFiles, Pace, Volume, ZoneFiles};
+use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
 use openftl_parts::{Access, Config};
 use openftl_sim::wire::{CrashPoint, Wire};
 use openftl_zones::ZoneConfig;
@@ -32,11 +32,14 @@ fn unprotected() -> Profile {
     Profile::parse(&changed).unwrap()
 }
 
+fn opened<M: Media>(media: M, what: &str) -> Volume<M> {
+    Volume::on_zones(media, small(), Access::ReadWrite, Pace::Virtual, 2)
+        .unwrap_or_else(|error| panic!("{what}: it does not open: {error}"))
+}
+
 /// What is found on a device has to fit one of `allowed`.
 fn judge(device: EmulatedDevice, allowed: &[Snapshot], what: &str) {
-    let files = ZoneFiles::open(device, small(), Access::ReadWrite, Pace::Virtual)
-        .unwrap_or_else(|error| panic!("{what}: it does not open: {error}"));
-    let found = found(&Volume::Zoned(files));
+    let found = found(&opened(device, what));
     assert!(fits(allowed, &found).is_some(), "{what}: found {:?}, expected one of {allowed:#?}", in_short(&found));
 }
 
@@ -47,8 +50,7 @@ fn judge_all(points: Vec<CrashPoint>, allowed: &[Snapshot], what: &str, counts: 
         if counts.points.is_multiple_of(RECOVERIES) {
             let wire = Wire::new(point.device);
             wire.watch();
-            let files = ZoneFiles::open(wire.clone(), small(), Access::ReadWrite, Pace::Virtual).unwrap();
-            let found = found(&Volume::Zoned(files));
+            let found = found(&opened(wire.clone(), &what));
             assert!(fits(allowed, &found).is_some(), "{what}: found {:?}", in_short(&found));
             for again in wire.crash_points() {
                 counts.recovery_points += 1;
@@ -63,17 +65,13 @@ fn judge_all(points: Vec<CrashPoint>, allowed: &[Snapshot], what: &str, counts: 
 /// A step of a play.
 type Step<'a> = Box<dyn FnOnce(&mut Play<Wire>, &Volume<Wire>) + 'a>;
 
-/// Does steps on a new drive, and judges every state that a power cut could leave meanwhile.
-fn watched<'a>(profile: Profile, zones: ZoneConfig, seed: u64, steps: impl Iterator<Item = Step<'a>>) -> Counts {
-    let device = EmulatedDevice::new(profile, 48, Store::Ram, Timing::Modelled, seed).unwrap();
-    let wire = Wire::new(device);
-    let files = ZoneFiles::format(wire.clone(), small(), zones, Pace::Virtual).unwrap();
-    let volume = Volume::Zoned(files.clone());
+/// Does steps with files, and judges every state that a power cut could leave meanwhile.
+fn judge_each<'a>(wire: &Wire, volume: &Volume<Wire>, seed: u64, steps: impl Iterator<Item = Step<'a>>) -> Counts {
     let (mut play, mut counts) = (Play::new(seed), Counts::default());
     wire.watch();
     for (number, step) in steps.enumerate() {
         let before = play.snapshots.clone();
-        step(&mut play, &volume);
+        step(&mut play, volume);
         let what = format!("seed {seed}, step {number}");
         let during: Vec<Snapshot> = before.into_iter().chain(play.snapshots.iter().cloned()).collect();
         judge_all(wire.crash_points(), &during, &what, &mut counts);
@@ -82,11 +80,23 @@ fn watched<'a>(profile: Profile, zones: ZoneConfig, seed: u64, steps: impl Itera
         judge_all(wire.crash_points(), &play.snapshots, &what, &mut counts);
     }
     play.forget();
+    counts
+}
+
+/// The same with files on zones of a new drive.
+fn watched<'a>(profile: Profile, zones: ZoneConfig, seed: u64, steps: impl Iterator<Item = Step<'a>>) -> Counts {
+    let wire = wire(profile, 48, seed);
+    let files = ZoneFiles::format(wire.clone(), small(), zones, Pace::Virtual).unwrap();
+    let mut counts = judge_each(&wire, &Volume::Zoned(files.clone()), seed, steps);
     let statistics = files.statistics();
     counts.blocks_cleaned = statistics.ftl.blocks_cleaned;
     counts.catalog_beginnings = statistics.ftl.catalog_beginnings;
     println!("seed {seed}: {counts:?}");
     counts
+}
+
+fn wire(profile: Profile, chunks: u32, seed: u64) -> Wire {
+    Wire::new(EmulatedDevice::new(profile, chunks, Store::Ram, Timing::Modelled, seed).unwrap())
 }
 
 #[test]
@@ -127,4 +137,18 @@ fn cleaning_and_a_catalog_that_begins_anew_bear_every_power_cut() {
     assert!(counts.blocks_cleaned > 10, "{counts:?}");
     assert!(counts.catalog_beginnings > 1, "{counts:?}: more than the first");
     assert!(counts.points > 1000 && counts.recovery_points > 200, "{counts:?}");
+}
+
+#[test]
+fn files_of_an_alfs_bear_every_power_cut() {
+    for seed in 0..2 {
+        let profile = if seed == 0 { unprotected() } else { Profile::builtin("tiny").unwrap() };
+        let (wire, segments) = (wire(profile, 64, seed), ZoneConfig { zones: Some(64), ..segments() });
+        let files = AlfsFiles::format(wire.clone(), small(), segments, seed, Pace::Virtual).unwrap();
+        let step = || Box::new(|play: &mut Play<Wire>, files: &Volume<Wire>| play.step(files)) as Step<'_>;
+        let volume = Volume::Alfs(files);
+        let counts = judge_each(&wire, &volume, seed, (0..60).map(|_| step()));
+        println!("seed {seed}: {counts:?}");
+        assert!(counts.points > 300 && (seed > 0 || counts.recovery_points > 100), "{counts:?}");
+    }
 }

@@ -1,0 +1,198 @@
+//! What a file system shows of itself to those who use its files without a mount.
+
+use crate::common::{bytes, config, content, read_all, reopen_found, segments, tiny_alfs, tiny_device, write};
+use openftl_alfs::{FileSystem, FileTime, Inode, NewFile, Operation, Options, Reply};
+use openftl_core::{Clock, Time};
+use openftl_files::{AlfsFiles, FileError, FileKind, Pace, PaceClock, Volume};
+use openftl_media::EmulatedDevice;
+use openftl_parts::Access;
+use openftl_segments::SegmentFtl;
+use openftl_zones::{AskedLimits, Ftl, Limits, ZoneConfig};
+
+/// Runs operations on the file system of a device, as a mount would.
+fn mounted(device: EmulatedDevice, operations: &[Operation<'_>]) -> (EmulatedDevice, Vec<Reply>) {
+    let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
+    let drive = SegmentFtl::open_with(device, config(), AskedLimits::default(), Access::ReadWrite, &mut clock).unwrap();
+    let mounted = openftl_alfs::Volume::mount(drive, Options::default(), &mut clock);
+    let mut volume = mounted.map_err(|(_, error)| error).unwrap();
+    let mut replies = Vec::new();
+    for operation in operations {
+        let ticket = volume.ticket();
+        let reply = loop {
+            if let Some(reply) = volume.attempt(clock.now(), FileTime::default(), ticket, operation) {
+                break reply.unwrap();
+            }
+            if !volume.poll(clock.now()) {
+                let due = volume.next_due().unwrap();
+                let _ = clock.wait_until(due);
+            }
+        };
+        replies.push(reply);
+    }
+    let drive = volume.unmount(&mut clock).map_err(|(_, error)| error).unwrap();
+    (drive.close(&mut clock).unwrap(), replies)
+}
+
+fn closed(volume: Volume<EmulatedDevice>) -> EmulatedDevice {
+    let Volume::Alfs(files) = volume else { panic!("it is of an ALFS") };
+    files.close().unwrap().expect("nobody uses it")
+}
+
+#[test]
+fn a_table_that_is_not_whole_has_its_name_here_alone_and_leaves_nothing() {
+    let files = tiny_alfs(64, 1);
+    let mut table = files.create("/db.sst", FileKind::Table).unwrap();
+    table.append(&bytes(1, 0, 50_000)).unwrap();
+    assert_eq!(files.list("/").unwrap().len(), 1, "the folder of such tables is not listed");
+    files.sync_names("/").unwrap();
+    table.forget();
+    assert_eq!(files.list("/").unwrap(), []);
+    let mut table = files.create("/db.sst", FileKind::Table).unwrap();
+    table.append(&bytes(2, 0, 50_000)).unwrap();
+    files.sync_names("/").unwrap();
+    let (free, _) = files.space();
+    std::mem::forget(table);
+    // The process dies with the table on media.
+    let now = files.with_drive(|drive| drive.block().now());
+    let mut device = files.with_drive(|drive| drive.media_mut().fork().unwrap().unwrap());
+    device.power_cut(now, false).unwrap();
+    let volume = reopen_found(device);
+    assert_eq!(volume.list("/").unwrap(), []);
+    volume.sync_names("/").unwrap();
+    let (found, _) = volume.space().unwrap();
+    assert!(found >= free + 50_000, "{found} bytes are free, and {free} were before");
+    let unfinished = Operation::Lookup { parent: Inode::ROOT, name: b".unfinished" };
+    let (device, replies) = mounted(closed(volume), &[unfinished]);
+    let [Reply::Attributes(folder)] = &replies[..] else { panic!("{replies:?}") };
+    let inode = folder.inode;
+    let list = Operation::ReadDirectory { inode, after: 0, entries: 10, with_attributes: false };
+    let (_, replies) = mounted(device, &[list]);
+    let [Reply::Entries(entries)] = &replies[..] else { panic!("{replies:?}") };
+    assert_eq!(entries.len(), 2, "itself and its parent: {entries:?}");
+}
+
+#[test]
+fn the_folder_of_unfinished_tables_is_nobody_elses() {
+    let files = tiny_alfs(64, 2);
+    for path in ["/.unfinished", "/.unfinished/0", "//.unfinished//x"] {
+        let refused = [
+            files.create(path, FileKind::Log).map(drop),
+            files.open_read(path).map(drop),
+            files.make_folder(path),
+            files.delete(path),
+            files.rename("/a", path),
+            files.attributes(path).map(drop),
+            files.list(path).map(drop),
+        ];
+        for refused in refused {
+            let Err(FileError::Invalid(said)) = refused else { panic!("{path}: {refused:?}") };
+            assert!(said.contains("choose another name"), "{said}");
+        }
+    }
+    write(&Volume::Alfs(files), "/.unfinished-too", FileKind::Table, 1, 10, 10);
+}
+
+#[test]
+fn what_a_mount_has_made_is_here_and_what_is_neither_file_nor_folder_is_listed_alone() {
+    let files = tiny_alfs(64, 3);
+    write(&Volume::Alfs(files.clone()), "/table", FileKind::Table, 1, 5000, 5000);
+    let device = files.close().unwrap().expect("nobody uses it");
+    let (parent, uid, gid) = (Inode::ROOT, 0, 0);
+    let file = |mode| NewFile { kind: openftl_alfs::FileKind::Regular, mode, uid, gid, device: 0 };
+    let operations = [
+        Operation::Make { parent, name: b"ours", file: file(0o600) },
+        Operation::Make { parent, name: b"read-only", file: file(0o400) },
+        Operation::Symlink { parent, name: b"link", target: b"table", uid, gid },
+        Operation::Lookup { parent, name: b"table" },
+    ];
+    let (device, replies) = mounted(device, &operations);
+    let Reply::Attributes(table) = &replies[3] else { panic!("{replies:?}") };
+    assert_eq!((table.mode, table.size), (0o444, 5000), "a table is a file that nobody writes to");
+    let volume = reopen_found(device);
+    let kinds = volume.list("/").unwrap().into_iter().map(|(name, found)| (name, found.kind)).collect::<Vec<_>>();
+    let of = |name: &str, kind| (name.to_owned(), kind);
+    let (log, table) = (FileKind::Log, FileKind::Table);
+    assert_eq!(kinds, [of("link", log), of("ours", log), of("read-only", table), of("table", table)]);
+    let mut ours = volume.append_to("/ours").unwrap();
+    ours.append(b"here").unwrap();
+    ours.close().unwrap();
+    assert_eq!(content(&volume, "/ours"), b"here");
+    for refused in [volume.open_read("/link").map(drop), volume.append_to("/link").map(drop)] {
+        assert!(matches!(refused, Err(FileError::NotSupported(_))), "{refused:?}");
+    }
+    volume.delete("/link").unwrap();
+    assert_eq!(volume.list("/").unwrap().len(), 3);
+}
+
+#[test]
+fn a_log_file_is_replaced_by_a_new_one_at_once_and_who_has_the_other_open_goes_on() {
+    let files = tiny_alfs(64, 4);
+    let volume = Volume::Alfs(files.clone());
+    write(&volume, "/CURRENT", FileKind::Log, 1, 9000, 9000);
+    let (before, mut older) = (volume.open_read("/CURRENT").unwrap(), volume.append_to("/CURRENT").unwrap());
+    let mut newer = volume.create("/CURRENT", FileKind::Log).unwrap();
+    assert_ne!(older.id(), newer.id());
+    newer.append(&bytes(2, 0, 100)).unwrap();
+    older.append(&bytes(1, 9000, 1000)).unwrap();
+    newer.sync().unwrap();
+    assert_eq!(read_all(&before), bytes(1, 0, 10_000), "also what was written since");
+    assert_eq!(content(&volume, "/CURRENT"), bytes(2, 0, 100));
+    drop((before, older, newer, volume));
+    // Nobody holds the other file any more, so its room is free.
+    let volume = reopen_found(files.close().unwrap().expect("nobody uses it"));
+    assert_eq!(content(&volume, "/CURRENT"), bytes(2, 0, 100));
+    assert_eq!(volume.list("/").unwrap().len(), 1);
+}
+
+#[test]
+fn a_sync_without_changes_asks_nothing_of_the_drive() {
+    let files = tiny_alfs(64, 5);
+    let mut log = files.create("/log", FileKind::Log).unwrap();
+    log.append(b"once").unwrap();
+    log.sync().unwrap();
+    let before = files.statistics();
+    log.sync().unwrap();
+    files.sync_names("/").unwrap();
+    let after = files.statistics();
+    assert_eq!(after.syncs, before.syncs + 2);
+    assert_eq!(after.syncs_for_nothing, before.syncs_for_nothing + 2);
+    assert_eq!(after.nand_blocks_written, before.nand_blocks_written);
+    assert_eq!(after.ftl.records, before.ftl.records);
+}
+
+#[test]
+fn blocks_that_the_medium_has_lost_are_an_error_that_names_the_file_and_others_can_be_read() {
+    let files = tiny_alfs(64, 7);
+    let volume = Volume::Alfs(files.clone());
+    // More than what the drive keeps in memory until its page can be programmed.
+    write(&volume, "/lost", FileKind::Table, 1, 400_000, 9000);
+    files.sync_names("/").unwrap();
+    files.with_drive(|drive| {
+        let written: Vec<u32> = drive.board().zones().iter().map(|zone| zone.written).collect();
+        for (zone, written) in (0..).zip(written).skip(2) {
+            for place in (0..written).filter_map(|block| drive.place_on_media(zone, block)).collect::<Vec<_>>() {
+                drive.media_mut().inject_read_failure(place).unwrap();
+            }
+        }
+    });
+    write(&volume, "/new", FileKind::Table, 2, 40_000, 9000);
+    let reader = volume.open_read("/lost").unwrap();
+    let mut buffer = vec![0; 500_000];
+    for _ in 0..2 {
+        let Err(FileError::Io(said)) = reader.read(0, &mut buffer) else { panic!("it is lost") };
+        assert_eq!(said, "/lost: the device does not return what was written");
+    }
+    assert_eq!(content(&volume, "/new"), bytes(2, 0, 40_000));
+}
+
+#[test]
+fn a_drive_that_is_too_small_or_writes_too_few_segments_is_refused_with_the_field() {
+    let refused = |segments: ZoneConfig, text: &str| {
+        let made = AlfsFiles::format(tiny_device(80, 6), config(), segments, 6, Pace::Virtual);
+        let Err(FileError::Invalid(said)) = made.map(drop) else { panic!("it is refused") };
+        assert!(said.contains(text), "{said}");
+    };
+    refused(ZoneConfig { zones: Some(63), ..segments() }, "63 segments, and a file system needs 64");
+    let limits = Limits { max_open: 7, max_active: 7 };
+    refused(ZoneConfig { limits, ..segments() }, "max_open_segments = 8");
+}
