@@ -18,7 +18,6 @@ use openftl_parts::accounts::encounters::Meetings;
 use openftl_parts::accounts::life::Life;
 use openftl_parts::accounts::statistics::{GroupStatistics, Statistics};
 use openftl_parts::config::{Config, RelocateBy};
-use openftl_parts::flash::Flash;
 use openftl_parts::flash::allowance::Allowance;
 use openftl_parts::flash::chunk_table::{ChunkTable, ChunkUse};
 use openftl_parts::flash::chunks::Chunks;
@@ -29,6 +28,7 @@ use openftl_parts::flash::resets::Resets;
 use openftl_parts::flash::scan::Scan;
 use openftl_parts::flash::seals::Seals;
 use openftl_parts::flash::units::Units;
+use openftl_parts::flash::{Flash, HandedUnit};
 use openftl_parts::journal::Journal;
 use openftl_parts::journal::checkpoint::{BodyLayout, Checkpointer};
 use openftl_parts::journal::found_log::FoundLog;
@@ -281,6 +281,7 @@ impl<M: Media> BlockFtl<M> {
             under_way: 0,
             ended: 0,
             outbox: VecDeque::new(),
+            handed: HandedUnit::default(),
             is_full: false,
             is_deaf: false,
             allowance: Allowance::new(&geometry),

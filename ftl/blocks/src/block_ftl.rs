@@ -437,8 +437,10 @@ impl BlockFtl {
             self.advance_refresh();
             self.advance_collection();
             self.hand_over();
-            for chunk in std::mem::take(&mut self.flash.weak_of_tenant) {
-                tenant.queue_weak(&mut self.flash, chunk);
+            if !self.flash.weak_of_tenant.is_empty() {
+                for chunk in std::mem::take(&mut self.flash.weak_of_tenant) {
+                    tenant.queue_weak(&mut self.flash, chunk);
+                }
             }
             tenant.advance(&mut self.flash, &mut self.journal);
             self.advance_resets(tenant);
@@ -490,8 +492,10 @@ impl Target for BlockFtl {
         if self.flash.is_deaf {
             return None;
         }
-        let checkpoint = Some(self.journal.checkpoint.next_due()).filter(|due| *due != Time::NEVER);
-        [self.media.next_due(), self.scrub_due(), self.ahead_due(), checkpoint].into_iter().flatten().min()
+        // Every turn asks.
+        let due = self.media.next_due().unwrap_or(Time::NEVER).min(self.journal.checkpoint.next_due());
+        let due = due.min(self.scrub_due().unwrap_or(Time::NEVER)).min(self.ahead_due().unwrap_or(Time::NEVER));
+        (due != Time::NEVER).then_some(due)
     }
 
     fn is_read_only(&self) -> bool {

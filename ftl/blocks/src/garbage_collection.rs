@@ -32,18 +32,20 @@
 //!
 //! This file says which groups are collected, when, and which victims; `garbage_collection/relocation.rs` how their blocks move.
 
+mod group;
 mod lost;
 mod relocation;
 
 use crate::block_ftl::BlockFtl;
-use openftl_core::{ChunkId, Frame, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
+use group::{DESTINATIONS, Group, MOVING, RESTING, RelocationFrontier, Victim};
+use openftl_core::{ChunkId, Frame, Nanos, Time, VECTOR_BLOCKS_MAX};
 use openftl_parts::config::CollectionScope;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::plan::RELOCATION_RESERVE_CHUNKS;
 use openftl_parts::flash::units::{OpenId, UnitId};
 use openftl_parts::words::{Care, Label, Phase};
 pub(crate) use relocation::FoundBlock;
-use relocation::{COPYING_PER_GROUP_MAX, DESTINATIONS, MOVING, READS_PER_GROUP_MAX, RESTING, RelocationFrontier};
+use relocation::{COPYING_PER_GROUP_MAX, READS_PER_GROUP_MAX};
 use std::collections::VecDeque;
 
 /// Free chunks that a group may have beyond another whose victims are as good.
@@ -64,69 +66,6 @@ enum Need {
     Now,
 }
 
-struct Victim {
-    chunk: ChunkId,
-    /// The next block to look at.
-    next: u32,
-    scanned: bool,
-    /// Blocks that are on their way, and not in the map at their new place yet.
-    outstanding: u32,
-    /// Reads of it under way.
-    reading: u32,
-    /// What it gives back, and the relocations that takes.
-    freed: u32,
-    relocations: u32,
-    /// Why it is emptied, if not for its room.
-    care: Option<Care>,
-    /// The logical block at each place, once one of them cannot say it itself.
-    owners: Option<Vec<u32>>,
-    /// It has room only in the reserve of its group: all of it enters the map in one transaction, so that after a crash either
-    /// the victim holds nothing or the chunk that it moved to does.
-    whole: bool,
-    /// Of a `whole` one: blocks that are at their new place and wait for the others.
-    moved: Vec<Relocated>,
-}
-
-/// A block that can be read at its new place.
-#[derive(Clone, Copy)]
-struct Relocated {
-    block: u32,
-    from: Ppa,
-    to: Ppa,
-}
-
-#[derive(Default)]
-struct Group {
-    /// Has no victim that is worth moving before its room is needed, until the host asks for something.
-    is_rested: bool,
-    marked_at: Time,
-    /// When it was last marked, so that groups alike take turns.
-    turn: u64,
-    victims: Vec<Victim>,
-    reading: u32,
-    /// Blocks that the device copies, or is to copy.
-    copying: u32,
-    /// What is moved for its room or because it is weak, what is moved because it rests, and what placement keeps apart.
-    frontiers: Vec<RelocationFrontier>,
-}
-
-impl Group {
-    fn is_stalled(&self) -> bool {
-        self.frontiers.iter().any(|frontier| frontier.stalled)
-    }
-
-    /// Whether a victim moves as a whole. Nothing that could be durable before it goes to the chunk that it moves to, but another
-    /// that moves as a whole: after a crash that chunk would hold something, and no other would hold nothing.
-    fn has_whole(&self) -> bool {
-        self.victims.iter().any(|victim| victim.whole)
-    }
-
-    /// Whether no victim is being moved and nothing waits for its unit.
-    fn is_at_rest(&self) -> bool {
-        self.victims.is_empty() && self.frontiers.iter().all(|frontier| frontier.queue.is_empty())
-    }
-}
-
 /// Garbage collection of a drive.
 pub struct Collection {
     groups: Vec<Group>,
@@ -135,6 +74,8 @@ pub struct Collection {
     cared_for: u32,
     /// Victims that move as a whole.
     whole: u32,
+    /// Frontiers that wanted a chunk, and got none.
+    stalled: u32,
     frames: Vec<Frame>,
     /// Units whose blocks are on media and not yet in the map.
     written: VecDeque<UnitId>,
@@ -156,13 +97,12 @@ impl Collection {
     /// Nothing is collected yet.
     #[must_use]
     pub fn new(groups: u32, destinations: usize, frames: Vec<Frame>) -> Collection {
-        let frontiers =
-            || std::iter::repeat_with(RelocationFrontier::default).take(DESTINATIONS + destinations).collect();
         Collection {
-            groups: (0..groups).map(|_| Group { frontiers: frontiers(), ..Group::default() }).collect(),
+            groups: (0..groups).map(|_| Group::new(DESTINATIONS + destinations)).collect(),
             turns: 0,
             cared_for: 0,
             whole: 0,
+            stalled: 0,
             frames,
             written: VecDeque::new(),
             asked_at: Time::ZERO,
@@ -188,9 +128,17 @@ impl Collection {
     }
 
     /// Whether relocation waits for a chunk.
+    #[inline]
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.groups.iter().any(Group::is_stalled)
+        self.stalled > 0
+    }
+
+    /// `frontier` of `group` wanted a chunk: it got none, or may get one the next time.
+    #[inline]
+    fn set_stalled(&mut self, group: u32, frontier: usize, stalled: bool) {
+        let was_stalled = self.groups[group as usize].set_stalled(frontier, stalled);
+        self.stalled = self.stalled + u32::from(stalled) - u32::from(was_stalled);
     }
 
     /// Whether victims are being read.
@@ -208,10 +156,8 @@ impl Collection {
     pub(crate) fn describe(&self, group: u32) -> String {
         let Group { victims, reading, frontiers, .. } = &self.groups[group as usize];
         let victims: Vec<_> = victims.iter().map(|victim| (victim.scanned, victim.outstanding)).collect();
-        let frontiers: Vec<_> = frontiers
-            .iter()
-            .map(|RelocationFrontier { queue, stalled, push, .. }| (queue.len(), *stalled, *push))
-            .collect();
+        let frontiers: Vec<_> =
+            frontiers.iter().map(|frontier| (frontier.queue.len(), frontier.is_stalled(), frontier.push)).collect();
         format!("victims {victims:?}, {reading} reads, (queued, stalled, push) {frontiers:?}")
     }
 
@@ -230,18 +176,26 @@ impl BlockFtl {
         if std::mem::take(&mut self.flash.room_changed) {
             self.mark_groups(self.marked_groups());
         }
-        let cares = self.cares();
-        if self.flash.meetings.marked() > 0 || cares {
-            for group in 0..self.flash.geometry.groups {
-                if cares || self.flash.meetings.is_marked(group) {
-                    self.collect(group);
-                }
-            }
+        if self.cares() {
+            (0..self.flash.geometry.groups).for_each(|group| self.collect(group));
+            return;
+        }
+        let mut next = 0;
+        while let Some(group) = self.flash.meetings.next_marked(next) {
+            self.collect(group);
+            next = group + 1;
         }
     }
 
     /// Whether collection may move anything now.
+    #[inline]
     pub(crate) fn may_collect(&self) -> bool {
+        // Nearly always so.
+        (self.flash.phase == Phase::Working && self.flash.read_only.is_none()) || self.may_collect_for_others()
+    }
+
+    /// The same on a drive that is being opened or closed, or is read-only.
+    fn may_collect_for_others(&self) -> bool {
         let metadata_is_stalled = self.journal.is_stalled(&self.flash);
         // On a worn-out drive every erase may cost a chunk: only for what is still to be saved.
         let is_stalled = self.transactions.stalled || metadata_is_stalled;
@@ -284,10 +238,11 @@ impl BlockFtl {
         };
         let urgencies = groups.filter_map(|group| Some((group, self.flash.chunks.urgency(group)?)));
         let Some(best) = urgencies.clone().map(|(_, (urgency, _))| urgency).min() else { return Need::Nothing };
-        let mut alike = urgencies.filter(|(_, (urgency, slack))| *urgency <= best + slack).map(|(group, _)| group);
-        if alike.clone().all(|other| other != group) {
+        let is_alike = |(urgency, slack)| urgency <= best + slack;
+        if !self.flash.chunks.urgency(group).is_some_and(is_alike) {
             return Need::Nothing;
         }
+        let mut alike = urgencies.filter(|(_, urgency)| is_alike(*urgency)).map(|(group, _)| group);
         // Writes go round the groups: free chunks of one alone would be written one after the other.
         let ahead = self.free_and_coming(group).saturating_sub(CHUNKS_AHEAD_MAX);
         if alike.all(|other| self.free_and_coming(other) >= ahead) { need } else { Need::Nothing }
@@ -316,6 +271,7 @@ impl BlockFtl {
         self.free_and_coming(group) < self.flash.provisioning.target().div_ceil(self.flash.geometry.groups)
     }
 
+    #[inline]
     fn free_and_coming(&self, group: u32) -> u32 {
         self.flash.provisioning.free_in_group(group)
             + self.flash.provisioning.coming_in_group(group)
@@ -354,10 +310,10 @@ impl BlockFtl {
     }
 
     fn unmark(&mut self, group: u32) {
-        let marked = &mut self.collection.groups[group as usize];
-        for frontier in &mut marked.frontiers {
-            frontier.stalled = false;
+        for frontier in 0..self.collection.groups[group as usize].frontiers.len() {
+            self.collection.set_stalled(group, frontier, false);
         }
+        let marked = &self.collection.groups[group as usize];
         self.flash.meetings.unmark(group);
         self.flash.statistics.groups[group as usize].marked_time += self.flash.now.since(marked.marked_at);
         self.flash.room_changed = true;
@@ -371,15 +327,23 @@ impl BlockFtl {
     }
 
     /// One group that is marked or cared for: chooses victims and moves what they hold.
+    #[inline]
     fn collect(&mut self, group: u32) {
+        // Every turn asks: mostly reads are under way, and no unit is full.
+        let collecting = &self.collection.groups[group as usize];
+        if collecting.may_place() || self.may_begin_to_move(collecting) {
+            self.collect_on(group);
+        }
+    }
+
+    fn collect_on(&mut self, group: u32) {
         loop {
             self.place_relocations(group);
             let collecting = &self.collection.groups[group as usize];
-            let (reading, is_stalled) = (collecting.reading, collecting.is_stalled());
-            let is_busy = reading >= READS_PER_GROUP_MAX || collecting.copying >= COPYING_PER_GROUP_MAX;
-            if is_busy || is_stalled || self.collection.frames.len() < VECTOR_BLOCKS_MAX {
+            if !self.may_begin_to_move(collecting) {
                 break;
             }
+            let reading = collecting.reading;
             if let Some(victim) = collecting.victims.iter().position(|victim| !victim.scanned) {
                 self.move_victim(group, victim);
                 continue;
@@ -416,6 +380,13 @@ impl BlockFtl {
         }
     }
 
+    /// Whether more blocks of `group` may begin to move.
+    #[inline]
+    fn may_begin_to_move(&self, group: &Group) -> bool {
+        let is_busy = group.reading >= READS_PER_GROUP_MAX || group.copying >= COPYING_PER_GROUP_MAX;
+        !is_busy && !group.is_stalled() && self.collection.frames.len() >= VECTOR_BLOCKS_MAX
+    }
+
     /// Begins another victim in a group whose moved blocks wait for a full unit, or for more behind them, so that they go
     /// together: padded, they might take as much room as their victims give back, over and over. Returns whether there was one
     /// to be had.
@@ -425,11 +396,12 @@ impl BlockFtl {
 
     fn join_victim(&mut self, group: u32) -> bool {
         let collecting = &self.collection.groups[group as usize];
-        let RelocationFrontier { queue, open, stalled, .. } = &collecting.frontiers[MOVING];
+        let moving = &collecting.frontiers[MOVING];
+        let RelocationFrontier { queue, open, .. } = moving;
         let is_waiting = !queue.is_empty() || open.is_some_and(|open| self.flash.units.wants_padding(open));
         if !self.flash.meetings.is_marked(group)
             || !is_waiting
-            || *stalled
+            || moving.is_stalled()
             || self.collection.frames.len() < VECTOR_BLOCKS_MAX
         {
             return false;

@@ -326,10 +326,14 @@ impl BlockFtl {
     }
 
     /// Goes on with merges, and with chunks of map pages.
+    #[inline]
     pub(crate) fn advance_map_pages(&mut self) {
-        if self.map_pages.is_none() || !self.flash.may_program() {
-            return;
+        if self.map_pages.is_some() && self.flash.may_program() {
+            self.advance_pages_on_media();
         }
+    }
+
+    fn advance_pages_on_media(&mut self) {
         self.advance_search();
         self.begin_batch();
         self.write_batch();

@@ -636,13 +636,17 @@ fn map_memory(config: &Config, superblock: &Superblock) -> Result<Option<MapMemo
 /// # Errors
 /// If a block cannot be where the map says.
 fn mark_valid(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Result<u64, OpenError> {
-    let mut mapped = 0;
-    for (block, entry) in mapping.entries().iter().enumerate() {
-        let Place::Media(ppa) = entry.place() else { continue };
+    let format = chunks.geometry.format();
+    let written: Vec<u32> = (0..format.chunk_ids() as u32).map(|chunk| written(chunks, ChunkId(chunk))).collect();
+    let entries = mapping.entries();
+    let on_media = |entry: &Entry| if let Place::Media(ppa) = entry.place() { Some(ppa) } else { None };
+    let mapped = table.load_valid(entries.iter().map(on_media), &written);
+    mapped.or_else(|block| {
+        // Which of the two is wrong is said in one place.
+        let ppa = on_media(&entries[block]).expect("what is nowhere is not marked");
         mark_one(chunks, table, block as u32, ppa)?;
-        mapped += 1;
-    }
-    Ok(mapped)
+        unreachable!("block {block} at {ppa:?} can be marked after all")
+    })
 }
 
 /// Marks valid that `block` is at `ppa`.

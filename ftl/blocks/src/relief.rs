@@ -74,15 +74,16 @@ impl BlockFtl {
     /// Whether somebody waits, and nothing under way will change that: the reads of hosts and of the scrub will not, and may
     /// go on for ever. On a drive that is being stopped nobody waits for collection alone.
     fn is_stuck(&self) -> bool {
-        (!self.transactions.is_idle()
-            || self.transactions.stalled
-            || (self.collection.is_stalled() && self.may_collect())
-            || self.journal.is_stalled(&self.flash)
-            || self.map_pages.as_ref().is_some_and(|pages| pages.is_stalled()))
+        // First what is mostly so, because every turn asks.
+        self.flash.under_way == self.flash.reads.under_way()
             && !self.flash.stirred
+            && (!self.transactions.is_idle()
+                || self.transactions.stalled
+                || (self.collection.is_stalled() && self.may_collect())
+                || self.journal.is_stalled(&self.flash)
+                || self.map_pages.as_ref().is_some_and(|pages| pages.is_stalled()))
             && !self.map_pages.as_ref().is_some_and(|pages| pages.is_reading())
             && !self.transactions.trims.wants_turn()
-            && self.flash.under_way == self.flash.reads.under_way()
             && self.flash.is_handed_over()
     }
 

@@ -452,6 +452,17 @@ impl BlockFtl {
 
     /// Commits whole transactions and lets go of what can be read from media.
     fn commit(&mut self) {
+        // Asked at every turn, where mostly nothing has become complete.
+        if self.buffer.has_complete() {
+            self.commit_complete();
+        }
+        while let Some(frame) = self.buffer.release(&mut self.map) {
+            self.flash.frames.release(frame);
+            self.flash.stirred = true;
+        }
+    }
+
+    fn commit_complete(&mut self) {
         // A trim waits for what is older, and what is newer waits for the trim.
         let limit = self.transactions.trims.position().unwrap_or(u64::MAX);
         let mut within = false;
@@ -476,10 +487,6 @@ impl BlockFtl {
             let record = Record::Mapped { block: committed.block, ppa: committed.ppa, last: committed.last };
             self.journal.log.append(&mut self.flash.frames, record);
             within = !committed.last;
-            self.flash.stirred = true;
-        }
-        while let Some(frame) = self.buffer.release(&mut self.map) {
-            self.flash.frames.release(frame);
             self.flash.stirred = true;
         }
     }
@@ -526,6 +533,9 @@ impl BlockFtl {
     }
 
     fn advance_waiters(&mut self) {
+        if self.transactions.waiters.is_empty() {
+            return;
+        }
         let (committed, appended) = (self.buffer.committed(), self.journal.log.position());
         for waiter in &mut self.transactions.waiters {
             if waiter.position > committed {

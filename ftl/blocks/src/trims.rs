@@ -160,7 +160,14 @@ impl BlockFtl {
         if is_begun { self.buffer.unreadable(&self.map, trim.ready) } else { None }
     }
 
+    #[inline]
     pub(crate) fn advance_trims(&mut self) {
+        if !self.transactions.trims.waiting.is_empty() {
+            self.advance_waiting_trims();
+        }
+    }
+
+    fn advance_waiting_trims(&mut self) {
         let may_grow = self.journal.may_grow(&self.flash);
         while let Some(trim) = self.transactions.trims.waiting.front() {
             let (tag, began, durability, position) = (trim.tag, trim.began, trim.durability, trim.position);

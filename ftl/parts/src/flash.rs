@@ -32,6 +32,7 @@ use crate::accounts::statistics::Statistics;
 use crate::canary::{Bugs, Canary};
 use crate::cleaning::victim::VictimPolicy;
 use crate::flash::chunk_table::{ChunkTable, ChunkUse};
+use crate::flash::oob::Oob;
 use crate::flash::plan::Plan;
 use crate::flash::provisioning::{Claim, Provisioning};
 use crate::flash::seals::Seals;
@@ -93,6 +94,8 @@ pub struct Flash {
     pub ended: u64,
     /// Commands that the device does not have yet, in order.
     pub outbox: VecDeque<Errand>,
+    /// The unit that is being handed over.
+    pub handed: HandedUnit,
     /// The device had no room for the next one, and nothing has ended since.
     pub is_full: bool,
     /// Reads were given up whose frames the device may still write to: it is not asked for anything any more.
@@ -105,6 +108,18 @@ pub struct Flash {
     pub weak_of_tenant: Vec<ChunkId>,
     /// A bug that tests look for.
     pub bugs: Bugs,
+}
+
+/// Where the blocks of a unit go, and the salts that they have for that long: kept, so that no unit needs room of its own.
+pub struct HandedUnit {
+    places: [Ppa; VECTOR_BLOCKS_MAX],
+    salts: [u32; VECTOR_BLOCKS_MAX],
+}
+
+impl Default for HandedUnit {
+    fn default() -> HandedUnit {
+        HandedUnit { places: [Ppa(0); VECTOR_BLOCKS_MAX], salts: [0; VECTOR_BLOCKS_MAX] }
+    }
 }
 
 /// What a tag stands for: its kind in the top byte, an index below.
@@ -307,12 +322,11 @@ impl Flash {
         let submitted = match errand {
             Errand::Unit(unit) => {
                 let unit = self.units.unit(unit);
-                let mut blocks = [Ppa(0); VECTOR_BLOCKS_MAX];
-                let first = self.format.ppa(unit.chunk, unit.first);
-                for (index, ppa) in blocks[..unit.count as usize].iter_mut().enumerate() {
-                    *ppa = Ppa(first.0 + index as u64);
-                }
-                let (to, fua) = (&blocks[..unit.count as usize], self.geometry.volatile_cache);
+                let first = self.format.ppa(unit.chunk, unit.first).0;
+                let HandedUnit { places, salts } = &mut self.handed;
+                let to = &mut places[..unit.count as usize];
+                to.iter_mut().zip(first..).for_each(|(place, ppa)| *place = Ppa(ppa));
+                let (to, fua) = (&*to, self.geometry.volatile_cache);
                 if unit.is_copy() {
                     let command = Command::Copy { from: unit.sources(), to, fua };
                     media.submit(now, &mut self.frames, tag, command).is_ok()
@@ -320,9 +334,14 @@ impl Flash {
                     // The device has the contents when it has the command. The frames may go elsewhere, too, later.
                     let (seals, frames) = (&self.seals, unit.frames());
                     let command = Command::Write { blocks: Blocks::Vector(to), frames, fua };
-                    to.iter().zip(frames).for_each(|(ppa, frame)| seals.apply(&mut self.frames, *frame, *ppa));
+                    let salts = &mut salts[..frames.len()];
+                    for ((salt, ppa), frame) in salts.iter_mut().zip(to).zip(frames) {
+                        *salt = seals.apply(&mut self.frames, *frame, *ppa);
+                    }
                     let submitted = media.submit(now, &mut self.frames, tag, command).is_ok();
-                    to.iter().zip(frames).for_each(|(ppa, frame)| seals.apply(&mut self.frames, *frame, *ppa));
+                    for (salt, frame) in salts.iter().zip(frames) {
+                        Oob::add_salt(&mut self.frames, *frame, *salt);
+                    }
                     submitted
                 }
             }

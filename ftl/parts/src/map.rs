@@ -228,6 +228,34 @@ impl Mapping {
         }
     }
 
+    /// Takes over what a block of a checkpoint says of the blocks from `first` on, which begin a region, up to its end or that of the map.
+    /// Returns the first of them that is in the write buffer, which no checkpoint should say.
+    ///
+    /// # Panics
+    /// If there are more words than a region has entries, or no such blocks.
+    pub fn load(&mut self, first: usize, words: &[[u8; 4]]) -> Option<usize> {
+        assert!(
+            first.is_multiple_of(REGION_ENTRIES) && words.len() <= REGION_ENTRIES,
+            "a checkpoint has whole regions"
+        );
+        let entries = &mut self.entries[first..];
+        let len = entries.len().min(REGION_ENTRIES);
+        let (mut mapped, mut is_bad) = (0, false);
+        for (entry, word) in entries[..len].iter_mut().zip(words) {
+            let loaded = Entry(u32::from_le_bytes(*word));
+            mapped += i32::from(loaded != Entry::UNMAPPED) - i32::from(*entry != Entry::UNMAPPED);
+            is_bad |= !loaded.is_on_media() & (loaded != Entry::UNMAPPED) & (loaded != Entry::LOST);
+            *entry = loaded;
+        }
+        let (in_region, occupied) =
+            (&mut self.regions[first / REGION_ENTRIES], &mut self.spans[first / REGION_ENTRIES / SPAN_REGIONS]);
+        let was_empty = *in_region == 0;
+        *in_region = (i32::from(*in_region) + mapped) as u16;
+        *occupied = *occupied + u16::from(was_empty) - u16::from(*in_region == 0);
+        let is_buffered = |entry: &Entry| matches!(entry.place(), Place::Buffer(_));
+        if is_bad { entries[..len].iter().position(is_buffered).map(|at| first + at) } else { None }
+    }
+
     /// Makes `blocks` nowhere.
     pub fn unmap(&mut self, blocks: Range<u32>) {
         let (mut next, mut looks) = (blocks.start, u64::MAX);
@@ -339,6 +367,32 @@ mod tests {
             }
             assert_eq!(next, first_mapped(&mapping, range));
         }
+    }
+
+    #[test]
+    fn what_is_loaded_is_what_each_entry_would_have_been_set_to() {
+        let blocks = 2 * REGION_ENTRIES + 100;
+        let (mut one, mut other) = (Mapping::new(blocks as u64), Mapping::new(blocks as u64));
+        for round in 0..4 {
+            for first in (0..blocks).step_by(REGION_ENTRIES) {
+                let entry = |block: usize| match (block + round) % 3 {
+                    _ if round == 2 => Entry::UNMAPPED,
+                    0 => Entry::UNMAPPED,
+                    1 => Entry::LOST,
+                    _ => Entry::media(Ppa(block as u64)),
+                };
+                let words: Vec<[u8; 4]> = (0..REGION_ENTRIES).map(|at| entry(first + at).0.to_le_bytes()).collect();
+                assert_eq!(one.load(first, &words), None);
+                (first..blocks.min(first + REGION_ENTRIES)).for_each(|block| other.set(block as u32, entry(block)));
+            }
+            assert!(
+                one.entries == other.entries && one.regions == other.regions && one.spans == other.spans,
+                "{round}"
+            );
+        }
+        let mut words = [Entry::UNMAPPED.0.to_le_bytes(); REGION_ENTRIES];
+        words[7] = Entry::buffer(Frame(1)).0.to_le_bytes();
+        assert_eq!(one.load(REGION_ENTRIES, &words), Some(REGION_ENTRIES + 7));
     }
 
     #[test]

@@ -225,6 +225,7 @@ impl Writer {
     }
 
     /// The first unit of a column that waits to be written.
+    #[inline]
     pub(crate) fn first_waiting(&self, column: u32) -> Option<u32> {
         let mut unit = self.columns[column as usize].waiting_from;
         while unit < self.end_unit() {
@@ -234,6 +235,17 @@ impl Writer {
             unit += self.columns.len() as u32;
         }
         None
+    }
+
+    /// Whether there may be something to do for a column. Every turn of a zone asks for each, and most have no unit that waits.
+    #[inline]
+    pub(crate) fn may_go_on(&self, column: u32) -> bool {
+        let Column { stage, is_refreshed, .. } = self.columns[column as usize];
+        match stage {
+            Stage::Ready => self.first_waiting(column).is_some(),
+            Stage::WithoutChunk => is_refreshed || self.first_waiting(column).is_some(),
+            Stage::Copying { .. } | Stage::Failing { .. } => true,
+        }
     }
 
     /// Units before `first` are on media, and it has none yet.

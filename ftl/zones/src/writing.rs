@@ -185,7 +185,9 @@ impl Zones {
         }
         self.writer(slot).waits_for_units = false;
         for column in 0..self.layout.width {
-            self.go_on_with_column(flash, slot, column);
+            if self.writer(slot).may_go_on(column) {
+                self.go_on_with_column(flash, slot, column);
+            }
         }
         self.settle(flash, slot);
     }

@@ -1,7 +1,7 @@
 //! Completions on their way: delivered by due time, in submission order where they fall together.
 //!
-//! Most completions are due no earlier than all before them (always so on an instant device): those wait in line. Only
-//! one that overtakes goes through the heap.
+//! Most completions are due no earlier than all before them (always so on an instant device), and most of the others overtake only a few:
+//! those wait in line. Only one that overtakes many goes through the heap.
 
 use crate::contract::Completion;
 use openftl_core::Time;
@@ -10,6 +10,9 @@ use std::collections::{BinaryHeap, VecDeque};
 
 /// The most commands that a device has under way.
 pub const COMMANDS_MAX: usize = 4096;
+
+/// Others that a completion may overtake in line: as many as are sooner moved than a heap is put in order.
+const OVERTAKEN_MAX: usize = 64;
 
 /// Completions that are not yet delivered.
 #[derive(Clone, Default)]
@@ -64,9 +67,14 @@ impl CompletionQueue {
     pub fn push(&mut self, completion: Completion) {
         let entry = Entry { order: self.submitted, completion };
         self.submitted += 1;
-        match self.line.back() {
-            Some(last) if last.completion.at > completion.at => self.overtaking.push(entry),
-            _ => self.line.push_back(entry),
+        if self.line.back().is_none_or(|last| last.completion.at <= completion.at) {
+            return self.line.push_back(entry);
+        }
+        let place = self.line.partition_point(|other| other.completion.at <= completion.at);
+        if self.line.len() - place <= OVERTAKEN_MAX {
+            self.line.insert(place, entry);
+        } else {
+            self.overtaking.push(entry);
         }
     }
 
@@ -83,6 +91,12 @@ impl CompletionQueue {
     /// Appends what is due by `now`.
     #[inline]
     pub fn drain(&mut self, now: Time, completions: &mut Vec<Completion>) {
+        if self.overtaking.is_empty() {
+            while let Some(entry) = self.line.pop_front_if(|entry| entry.completion.at <= now) {
+                completions.push(entry.completion);
+            }
+            return;
+        }
         loop {
             let line = self.line.front().map(Entry::key);
             let heap = self.overtaking.peek().map(Entry::key);
@@ -111,6 +125,21 @@ impl CompletionQueue {
 mod tests {
     use super::*;
     use crate::contract::Status;
+
+    #[test]
+    fn whoever_overtakes_many_comes_in_its_turn_too() {
+        let mut queue = CompletionQueue::default();
+        let count = 3 * OVERTAKEN_MAX as u64;
+        for tag in 0..count {
+            queue.push(Completion { tag, status: Status::Success, failed: 0, at: Time(1000 - tag / 2) });
+        }
+        assert!(!queue.overtaking.is_empty() && queue.line.len() > OVERTAKEN_MAX, "both ways are taken");
+        let mut completions = Vec::new();
+        queue.drain(Time(1000), &mut completions);
+        let mut expected: Vec<u64> = (0..count).collect();
+        expected.sort_by_key(|tag| (1000 - tag / 2, *tag));
+        assert_eq!(completions.iter().map(|completion| completion.tag).collect::<Vec<_>>(), expected);
+    }
 
     #[test]
     fn completions_come_by_due_time_and_then_in_submission_order() {

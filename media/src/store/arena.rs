@@ -33,7 +33,8 @@ pub struct Arena {
     stride: usize,
     flags_start: usize,
     slot_bytes: usize,
-    slots_per_mapping: u32,
+    /// A power of two, this one: every access asks where a slot is.
+    slots_per_mapping_log2: u32,
 }
 
 /// Where the memory of one chunk begins.
@@ -62,8 +63,13 @@ impl Arena {
             stride,
             flags_start,
             slot_bytes,
-            slots_per_mapping: slots as u32,
+            slots_per_mapping_log2: slots.ilog2(),
         }
+    }
+
+    #[inline]
+    fn slots_per_mapping(&self) -> u32 {
+        1 << self.slots_per_mapping_log2
     }
 
     /// The slot of `chunk`, which has one because something was written to it.
@@ -87,19 +93,19 @@ impl Arena {
 
     #[inline]
     fn base(&self, slot: u32) -> Slot {
-        let mapping = &self.mappings[(slot / self.slots_per_mapping) as usize];
-        let offset = (slot % self.slots_per_mapping) as usize * self.slot_bytes;
+        let mapping = &self.mappings[(slot >> self.slots_per_mapping_log2) as usize];
+        let offset = (slot & (self.slots_per_mapping() - 1)) as usize * self.slot_bytes;
         debug_assert!(offset + self.slot_bytes <= mapping.bytes(), "a slot lies inside its mapping");
-        // SAFETY: slot numbers are only made by `take`, inside a mapping of slots_per_mapping × slot_bytes.
+        // SAFETY: slot numbers are only made by `take`, inside a mapping of `slots_per_mapping` × slot_bytes.
         Slot(unsafe { mapping.base().add(offset) })
     }
 
     #[cold]
     fn take(&mut self, chunk: ChunkId) -> Result<Slot, Errno> {
         if self.free.is_empty() {
-            let first = self.mappings.len() as u32 * self.slots_per_mapping;
-            self.mappings.push(Mapping::new(self.slots_per_mapping as usize * self.slot_bytes)?);
-            self.free.extend((first..first + self.slots_per_mapping).rev());
+            let first = self.mappings.len() as u32 * self.slots_per_mapping();
+            self.mappings.push(Mapping::new(self.slots_per_mapping() as usize * self.slot_bytes)?);
+            self.free.extend((first..first + self.slots_per_mapping()).rev());
         }
         let slot = self.free.pop().ok_or(Errno::NOMEM)?;
         self.slot_of[chunk.0 as usize] = slot;

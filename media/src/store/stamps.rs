@@ -59,7 +59,7 @@ impl StampStore {
                 Payload::Stamp(stamp) => self.put(chunk, slot, block, stamp),
                 Payload::Bytes(bytes) => self.put_bytes(chunk, slot, block, bytes),
             }
-            self.arena.oob_mut(slot, block).copy_from_slice(pool.oob(*frame));
+            super::copy_oob(pool.oob(*frame), self.arena.oob_mut(slot, block));
         }
         Ok(())
     }
@@ -68,7 +68,7 @@ impl StampStore {
     pub(super) fn read(&mut self, chunk: ChunkId, block: u32, pool: &mut Frames, frame: Frame) -> Fetched {
         let slot = self.arena.slot(chunk);
         let (payload, oob) = pool.both_mut(frame);
-        oob.copy_from_slice(self.arena.oob(slot, block));
+        super::copy_oob(self.arena.oob(slot, block), oob);
         let place = self.place(chunk, slot, block);
         let item = self.item(slot, block);
         match (place, payload) {

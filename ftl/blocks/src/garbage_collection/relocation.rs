@@ -12,7 +12,8 @@
 //! all the same, because its slot says what is on its way. A device reads before it programs: where it cannot read a block it
 //! programs nothing, and the blocks of that unit are read and written to the place where the copy was to be.
 
-use super::{Collection, Group, Relocated, Victim};
+use super::Collection;
+use super::group::{DESTINATIONS, Group, MOVING, RESTING, Relocated, RelocationFrontier, Victim};
 use crate::block_ftl::BlockFtl;
 use crate::map_pages::LostBlock;
 use crate::placement::KEPT_APART;
@@ -28,7 +29,6 @@ use openftl_parts::journal::log_block::Record;
 use openftl_parts::map::{Entry, Map, Place};
 use openftl_parts::placement_name::Relocation;
 use openftl_parts::words::{Care, Label, Purpose};
-use std::collections::VecDeque;
 
 /// Reads under way in one group, at most.
 pub(crate) const READS_PER_GROUP_MAX: u32 = 2;
@@ -41,25 +41,6 @@ const READS_OF_LOST_MIN: u32 = 4;
 
 /// No logical block.
 pub(super) const NOBODY: u32 = u32::MAX;
-
-/// Of the frontiers of a group: what is moved for its room or because it is weak.
-pub(crate) const MOVING: usize = 0;
-/// Of the frontiers of a group: what is moved because it rests. It goes to the most worn chunks, and nothing else does.
-pub(crate) const RESTING: usize = 1;
-/// Of the frontiers of a group: the first for what placement keeps apart.
-pub(crate) const DESTINATIONS: usize = 2;
-
-/// Where relocated blocks of a group go.
-#[derive(Default)]
-pub(crate) struct RelocationFrontier {
-    /// Blocks that wait for a full unit; their slots say what they are and where they come from.
-    pub queue: VecDeque<Frame>,
-    pub open: Option<OpenId>,
-    /// Wanted a chunk, and got none.
-    pub stalled: bool,
-    /// Write what is queued without waiting for a full unit.
-    pub push: bool,
-}
 
 /// A unit of relocated blocks belongs to a frontier of a group.
 fn owner(group: u32, frontier: usize) -> u64 {
@@ -110,7 +91,7 @@ impl Collection {
     /// The program of a relocated block failed.
     pub(crate) fn move_again(&mut self, owner: u64, frame: Frame) {
         let (group, frontier) = group_and_frontier(owner);
-        self.groups[group as usize].frontiers[frontier].queue.push_front(frame);
+        self.groups[group as usize].queue_first(frontier, frame);
     }
 }
 
@@ -143,15 +124,14 @@ impl BlockFtl {
         let mut pushed = false;
         for group in 0..self.flash.geometry.groups {
             for frontier in 0..self.collection.groups[group as usize].frontiers.len() {
-                let RelocationFrontier { queue, open, stalled, .. } =
-                    &self.collection.groups[group as usize].frontiers[frontier];
-                if !queue.is_empty() && !*stalled {
+                let waiting = &self.collection.groups[group as usize].frontiers[frontier];
+                if !waiting.queue.is_empty() && !waiting.is_stalled() {
                     if !self.push_makes_room(group, frontier) {
                         continue;
                     }
                     self.collection.groups[group as usize].frontiers[frontier].push = true;
                     pushed |= self.place_on(group, frontier);
-                } else if let Some(open) = *open
+                } else if let Some(open) = waiting.open
                     && self.flash.units.wants_padding(open)
                 {
                     self.flash.pad(open);
@@ -349,7 +329,7 @@ impl BlockFtl {
             Some(Care::Wear) => RESTING,
             _ => self.moving_to(group, victim, frame),
         };
-        self.collection.groups[group as usize].frontiers[frontier].queue.push_back(frame);
+        self.collection.groups[group as usize].queue(frontier, frame, self.unit_blocks);
     }
 
     /// The frontier of `group` that a block of a victim goes to: one of its own where placement wants that and it has room
@@ -435,9 +415,12 @@ impl BlockFtl {
 
     /// Writes queued blocks of the group: full units, and the rest if pushed.
     pub(crate) fn place_relocations(&mut self, group: u32) {
+        // Every turn of every group asks, and most have no full unit.
+        if !self.collection.groups[group as usize].take_may_place() {
+            return;
+        }
         for frontier in 0..self.collection.groups[group as usize].frontiers.len() {
             let RelocationFrontier { queue, push, .. } = &self.collection.groups[group as usize].frontiers[frontier];
-            // Every turn of every group asks, and most have no full unit.
             if *push || queue.len() >= self.unit_blocks as usize {
                 self.place_on(group, frontier);
             }
@@ -448,9 +431,9 @@ impl BlockFtl {
     pub(crate) fn place_again(&mut self, failed: UnitId) {
         let (group, frontier) = group_and_frontier(self.flash.units.unit(failed).owner);
         self.place_on(group, frontier);
-        let collecting = &mut self.collection.groups[group as usize];
         // Without room they wait until it is.
-        collecting.frontiers[frontier].stalled &= self.flash.meetings.is_marked(group);
+        let is_stalled = self.collection.groups[group as usize].frontiers[frontier].is_stalled();
+        self.collection.set_stalled(group, frontier, is_stalled && self.flash.meetings.is_marked(group));
     }
 
     /// Writes queued blocks to one of the group's relocation chunks: full units, and the rest if pushed. Returns whether
@@ -473,8 +456,9 @@ impl BlockFtl {
                 None => self.open_destination(group, frontier),
             };
             let Some(open) = open else {
+                self.collection.groups[group as usize].place_later();
                 if frontier == MOVING || frontier == RESTING {
-                    self.collection.groups[group as usize].frontiers[frontier].stalled = true;
+                    self.collection.set_stalled(group, frontier, true);
                 } else {
                     // Programs failed, and what was meant for the last chunk finds none: it goes with the others.
                     let frontiers = &mut self.collection.groups[group as usize].frontiers;
@@ -487,11 +471,11 @@ impl BlockFtl {
                 return placed;
             };
             let is_shared = own.is_none() && frontier == MOVING && self.host.open.contains(&Some(open));
+            self.collection.set_stalled(group, frontier, false);
             let collecting = &mut self.collection.groups[group as usize].frontiers[frontier];
             if !is_shared {
                 collecting.open = Some(open);
             }
-            collecting.stalled = false;
             let room = self.flash.units.room(open) as usize;
             // A unit is copied, or it is written. As much as one command can is copied at once, because blocks of one page
             // are sensed together.
@@ -657,6 +641,10 @@ impl BlockFtl {
 
     /// Enters relocated blocks that can be read at their new place into the map and the log.
     pub(crate) fn map_relocated(&mut self) {
+        // Asked at every turn, where mostly nothing has been written.
+        if self.collection.written.is_empty() && self.collection.whole == 0 {
+            return;
+        }
         // Collection gets by with less room for changes than the host does: it would take all that merges make.
         let may_grow = self.journal.may_grow(&self.flash) && !self.host_waits_for_changes();
         while !self.collection.written.is_empty()
@@ -668,23 +656,29 @@ impl BlockFtl {
             let id = self.collection.written.pop_front().expect("there is a first");
             let unit = self.flash.units.unit(id);
             let ((group, _), used) = (group_and_frontier(unit.owner), unit.used as usize);
-            let mut frames = [Frame(0); VECTOR_BLOCKS_MAX];
-            frames[..used].copy_from_slice(&unit.frames()[..used]);
-            for frame in &frames[..used] {
-                let slot = *self.buffer.slot(*frame);
+            // Blocks of one victim, which mostly follow each other, are settled together.
+            let mut settled: Option<(ChunkId, u32)> = None;
+            for at in 0..used {
+                let frame = self.flash.units.unit(id).frames()[at];
+                let slot = *self.buffer.slot(frame);
                 let from = Ppa(u64::from(slot.older.0));
                 let victim = self.flash.format.chunk_of(from);
                 let relocated = Relocated { block: slot.block, from, to: slot.ppa };
-                self.collection.frames.push(*frame);
-                let moving = self.victim_mut(group, victim);
-                if moving.whole {
-                    moving.moved.push(relocated);
+                self.collection.frames.push(frame);
+                if let Some((other, count)) = settled.take_if(|(chunk, _)| *chunk != victim) {
+                    self.block_settled(group, other, count);
+                }
+                if self.collection.whole > 0 && self.victim_mut(group, victim).whole {
+                    self.victim_mut(group, victim).moved.push(relocated);
                     continue;
                 }
                 if self.enter_relocated(group, victim, relocated) {
                     self.log_relocated(relocated, true);
                 }
-                self.block_settled(group, victim, 1);
+                settled = Some((victim, settled.map_or(0, |(_, count)| count) + 1));
+            }
+            if let Some((victim, count)) = settled {
+                self.block_settled(group, victim, count);
             }
             self.flash.units.finish(id);
             self.flash.stirred = true;

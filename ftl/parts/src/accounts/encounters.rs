@@ -42,6 +42,8 @@ pub struct Meetings {
     groups: Vec<Group>,
     /// Groups that are marked.
     marked: u32,
+    /// A bit for each of them, because every turn goes through them.
+    marks: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -54,7 +56,8 @@ struct Group {
 impl Meetings {
     /// No group is marked.
     pub fn new(groups: u32) -> Meetings {
-        Meetings { groups: vec![Group::default(); groups as usize], marked: 0 }
+        let marks = vec![0; groups.div_ceil(u64::BITS) as usize];
+        Meetings { groups: vec![Group::default(); groups as usize], marked: 0, marks }
     }
 
     /// Groups that are marked.
@@ -69,16 +72,30 @@ impl Meetings {
         self.groups[group as usize].is_marked
     }
 
+    /// The first marked group from `group` on.
+    #[inline]
+    pub fn next_marked(&self, group: u32) -> Option<u32> {
+        let mut word = group / u64::BITS;
+        let mut marks = self.marks.get(word as usize)? & (u64::MAX << (group % u64::BITS));
+        while marks == 0 {
+            word += 1;
+            marks = *self.marks.get(word as usize)?;
+        }
+        Some(word * u64::BITS + marks.trailing_zeros())
+    }
+
     /// Marks `group`.
     pub fn mark(&mut self, group: u32) {
         self.groups[group as usize].is_marked = true;
         self.marked += 1;
+        self.marks[(group / u64::BITS) as usize] |= 1 << (group % u64::BITS);
     }
 
     /// Takes the mark off `group`.
     pub fn unmark(&mut self, group: u32) {
         self.groups[group as usize].is_marked = false;
         self.marked -= 1;
+        self.marks[(group / u64::BITS) as usize] &= !(1 << (group % u64::BITS));
     }
 
     /// The device has taken a command that reads, programs or resets for collection.
@@ -117,6 +134,21 @@ mod tests {
         assert_eq!(encounters.share_while_collecting(), 1.0 / 4.0);
         assert_eq!(Encounters::default().marked_share(), 0.0);
     }
+    #[test]
+    fn marked_groups_are_found_one_after_the_other() {
+        let mut meetings = Meetings::new(130);
+        let all = |meetings: &Meetings| {
+            let first = meetings.next_marked(0);
+            std::iter::successors(first, |group| meetings.next_marked(group + 1)).collect::<Vec<_>>()
+        };
+        assert_eq!(all(&meetings), []);
+        [129, 0, 63, 64, 7].into_iter().for_each(|group| meetings.mark(group));
+        assert_eq!(all(&meetings), [0, 7, 63, 64, 129]);
+        meetings.unmark(64);
+        meetings.unmark(129);
+        assert_eq!(all(&meetings), [0, 7, 63]);
+    }
+
     #[test]
     fn a_command_meets_collection_in_any_of_its_groups_and_only_while_the_device_works_for_it() {
         let (mut meetings, mut encounters) = (Meetings::new(3), Encounters::default());

@@ -418,6 +418,37 @@ impl ChunkTable {
         debug_assert!(!self.chunks[chunk.0 as usize].listed, "a candidate has no placed blocks");
     }
 
+    /// Marks all `places` valid, of which those that are `None` are nowhere, in a table in which nothing is valid yet; `written` says how far
+    /// each chunk is written. Returns how many they are, or at which of them it came to an end: one that is not written, or is there twice.
+    ///
+    /// # Errors
+    /// The place of the first such one among all, before which all are marked.
+    pub fn load_valid(&mut self, places: impl Iterator<Item = Option<Ppa>>, written: &[u32]) -> Result<u64, usize> {
+        // A drive has millions of them: chunks are counted afterwards, and what does not change is not asked for each.
+        let (format, words_per_chunk, valid) = (self.format, self.words_per_chunk, self.valid.as_mut_slice());
+        let mut load = |(index, place): (usize, Option<Ppa>)| {
+            let Some(ppa) = place else { return Ok(0) };
+            let (chunk, block) = (format.chunk_of(ppa).0 as usize, format.block_of(ppa));
+            if written.get(chunk).is_none_or(|end| block >= *end) {
+                return Err(index);
+            }
+            let (word, bit) = (&mut valid[chunk * words_per_chunk + block as usize / 64], 1 << (block % 64));
+            if *word & bit != 0 {
+                return Err(index);
+            }
+            *word |= bit;
+            Ok(1)
+        };
+        let loaded = places.enumerate().try_fold(0, |sum, place| Ok(sum + load(place)?));
+        self.valid_total = 0;
+        for (chunk, words) in self.chunks.iter_mut().zip(self.valid.chunks_exact(words_per_chunk)) {
+            debug_assert!(!chunk.listed, "a candidate has no placed blocks");
+            chunk.valid = words.iter().map(|word| word.count_ones()).sum();
+            self.valid_total += u64::from(chunk.valid);
+        }
+        loaded
+    }
+
     /// No block is valid: before another map is loaded.
     pub fn forget_valid(&mut self) {
         self.valid.fill(0);

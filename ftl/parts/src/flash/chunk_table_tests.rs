@@ -106,3 +106,25 @@ fn valid_blocks_are_found_in_order() {
     }
     assert_eq!(found, [0, 63, 64, 199]);
 }
+
+#[test]
+fn what_is_loaded_is_counted_as_if_it_were_marked_one_by_one() {
+    let geometry = Geometry::tiny();
+    let format = geometry.format();
+    let (mut one, mut other) = (ChunkTable::new(&geometry), ChunkTable::new(&geometry));
+    let written = vec![3; format.chunk_ids()];
+    let chunks: Vec<ChunkId> = geometry.chunk_ids().take(3).collect();
+    let places = [Some((0, 2)), None, Some((1, 0)), Some((0, 0)), Some((2, 1))];
+    let places = places.map(|place| place.map(|(chunk, block): (usize, u32)| format.ppa(chunks[chunk], block)));
+    assert_eq!(one.load_valid(places.into_iter(), &written), Ok(4));
+    places.iter().flatten().for_each(|ppa| other.set_valid(*ppa));
+    let counts = |table: &ChunkTable| chunks.iter().map(|chunk| table.valid(*chunk)).collect::<Vec<_>>();
+    assert_eq!((counts(&one), one.valid_total()), (counts(&other), other.valid_total()));
+    assert!(places.iter().flatten().all(|ppa| one.is_valid(*ppa)));
+    for wrong in [places[2], Some(format.ppa(chunks[0], 3)), Some(Ppa(u64::from(u32::MAX >> 1)))] {
+        let mut table = ChunkTable::new(&geometry);
+        let places = places.into_iter().chain([None, wrong, None]);
+        assert_eq!(table.load_valid(places, &written), Err(6), "twice, not written, no such chunk");
+        assert_eq!(table.valid_total(), 4);
+    }
+}

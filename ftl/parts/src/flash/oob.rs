@@ -56,7 +56,8 @@ pub enum BlockKind {
 }
 
 impl BlockKind {
-    fn from_byte(byte: u8) -> Option<BlockKind> {
+    #[inline]
+    pub(crate) fn from_byte(byte: u8) -> Option<BlockKind> {
         use BlockKind::{Checkpoint, Data, Log, Lost, Map, Padding, Superblock, Tenant, TenantLog, Uncorrectable};
         Some(match byte {
             1 => Data,
@@ -164,14 +165,6 @@ impl Oob {
         frames.oob_mut(frame)[..size_of::<OobBytes>()].copy_from_slice(bytes.as_bytes());
     }
 
-    /// The kind of block that the out-of-band bytes of `frame` name, if they are of this version.
-    #[inline]
-    #[must_use]
-    pub fn kind_of(frames: &Frames, frame: Frame) -> Option<BlockKind> {
-        let oob = frames.oob(frame);
-        if oob[offset_of!(OobBytes, version)] == OOB_VERSION { BlockKind::from_byte(oob[0]) } else { None }
-    }
-
     /// Whether the out-of-band bytes of `frame` may be those of a superblock of another version.
     #[must_use]
     pub fn is_of_another_version(frames: &Frames, frame: Frame) -> bool {
@@ -182,9 +175,18 @@ impl Oob {
     /// XORs the CRC in the out-of-band bytes of `frame` with `salt`.
     #[inline]
     pub fn add_salt(frames: &mut Frames, frame: Frame, salt: u32) {
-        let crc = &mut frames.oob_mut(frame)[offset_of!(OobBytes, crc)..][..size_of::<u32>()];
-        let salted = u32::from_le_bytes(*crc.first_chunk().expect("four bytes")) ^ salt;
-        crc.copy_from_slice(&salted.to_le_bytes());
+        Oob::add_salt_of(frames, frame, |_, _| salt);
+    }
+
+    /// XORs the CRC in the out-of-band bytes of `frame` with the salt that is asked for with their first two, kind and version. Returns
+    /// it.
+    #[inline]
+    pub fn add_salt_of(frames: &mut Frames, frame: Frame, salt_of: impl FnOnce(u8, u8) -> u32) -> u32 {
+        let bytes: &mut [u8; size_of::<OobBytes>()] = frames.oob_mut(frame).first_chunk_mut().expect("sixteen bytes");
+        let salt = salt_of(bytes[offset_of!(OobBytes, kind)], bytes[offset_of!(OobBytes, version)]);
+        let crc: &mut [u8; 4] = bytes[offset_of!(OobBytes, crc)..].first_chunk_mut().expect("four bytes");
+        *crc = (u32::from_le_bytes(*crc) ^ salt).to_le_bytes();
+        salt
     }
 
     /// Reads the out-of-band bytes of `frame` without looking at the payload.

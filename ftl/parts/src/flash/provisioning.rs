@@ -66,6 +66,8 @@ pub struct Provisioning {
     free_total: u32,
     metadata_budget: u32,
     metadata_in_use: u32,
+    /// What [`Provisioning::host_chunks`] says: every write asks, and what it follows from changes with whole chunks.
+    host_chunks: u32,
     /// Chunks that collection may still open for what is kept apart.
     kept_apart: u32,
     /// Chunks of each group that the tenant may have, and those that it has.
@@ -94,6 +96,7 @@ impl Provisioning {
             free_total: 0,
             metadata_budget: plan.metadata_chunks() as u32,
             metadata_in_use: 0,
+            host_chunks: 0,
             kept_apart: 0,
             tenant_share: vec![0; geometry.groups as usize],
             tenant_in_use: vec![0; geometry.groups as usize],
@@ -106,16 +109,19 @@ impl Provisioning {
     /// Gives the tenant a share of each group.
     pub fn share_with_tenant(&mut self, share: Vec<u32>) {
         self.tenant_share = share;
+        self.count_host_chunks();
     }
 
     /// A chunk of `group` was found in use for the tenant when the drive was opened.
     pub fn begin_tenant_chunk(&mut self, group: u32) {
         self.tenant_in_use[group as usize] += 1;
+        self.count_host_chunks();
     }
 
     /// A chunk of `group` is no longer in use for the tenant (it comes back through [`Provisioning::give`] after its reset).
     pub fn end_tenant_chunk(&mut self, group: u32) {
         self.tenant_in_use[group as usize] -= 1;
+        self.count_host_chunks();
     }
 
     /// Chunks of `group` that the tenant may have, whether it has them or not.
@@ -172,6 +178,7 @@ impl Provisioning {
         for (group, held) in self.spares_in_group.iter_mut().enumerate() {
             *held = spares / groups + u32::from((group as u32) < spares % groups);
         }
+        self.count_host_chunks();
     }
 
     /// A chunk has gone bad: one spare less is held back. Returns whether there was one, in this group or another.
@@ -187,6 +194,7 @@ impl Provisioning {
         let share = &mut self.tenant_share[group as usize];
         let had = *share > 0;
         *share -= u32::from(had);
+        self.count_host_chunks();
         had
     }
 
@@ -200,12 +208,12 @@ impl Provisioning {
 
     fn take_spare(&mut self, group: u32) -> bool {
         let groups = self.spares_in_group.len();
-        (0..groups).map(|step| (group as usize + step) % groups).any(|group| {
-            let held = &mut self.spares_in_group[group];
-            let had = *held > 0;
-            *held -= u32::from(had);
-            had
-        })
+        let holder =
+            (0..groups).map(|step| (group as usize + step) % groups).find(|group| self.spares_in_group[*group] > 0);
+        let Some(holder) = holder else { return false };
+        self.spares_in_group[holder] -= 1;
+        self.count_host_chunks();
+        true
     }
 
     /// Chunks held back for others to go bad.
@@ -235,6 +243,7 @@ impl Provisioning {
     /// Keeps so many chunks from the host, for what collection keeps apart.
     pub fn keep_apart(&mut self, chunks: u32) {
         self.kept_apart = if self.is_at_end_of_life { 0 } else { chunks };
+        self.count_host_chunks();
     }
 
     /// A chunk is free from now on.
@@ -244,6 +253,7 @@ impl Provisioning {
         self.free[pu.0 as usize].insert((resets, chunk));
         self.free_in_group[self.format.group_of(pu) as usize] += 1;
         self.free_total += 1;
+        self.count_host_chunks();
     }
 
     /// A chunk of `group` is on its way to be free.
@@ -357,16 +367,14 @@ impl Provisioning {
     #[inline]
     #[must_use]
     pub fn host_chunks(&self) -> u32 {
-        // The sum of `host_chunks_in_group`, but at most `host_chunks_in_all`: in one pass, because every write asks.
-        let (mut in_groups, mut kept, mut held) = (0, 0, self.metadata_to_come() + self.kept_apart);
-        let tenant = self.tenant_share.iter().zip(&self.tenant_in_use);
-        for ((free, spares), (share, in_use)) in self.free_in_group.iter().zip(&self.spares_in_group).zip(tenant) {
-            let kept_here = share.saturating_sub(*in_use).min(*free);
-            kept += kept_here;
-            held += RELOCATION_RESERVE_CHUNKS + spares;
-            in_groups += (free - kept_here).saturating_sub(RELOCATION_RESERVE_CHUNKS + spares);
-        }
-        in_groups.min((self.free_total - kept).saturating_sub(held))
+        self.host_chunks
+    }
+
+    /// Counts them anew: something has changed that they follow from.
+    fn count_host_chunks(&mut self) {
+        let groups = 0..self.free_in_group.len() as u32;
+        let in_groups = groups.map(|group| self.host_chunks_in_group(group)).sum::<u32>();
+        self.host_chunks = in_groups.min(self.host_chunks_in_all());
     }
 
     #[inline]
@@ -418,6 +426,7 @@ impl Provisioning {
             Claim::Tenant(pu) => self.begin_tenant_chunk(self.format.group_of(pu)),
             _ => {}
         }
+        self.count_host_chunks();
         Some(chunk)
     }
 
@@ -472,11 +481,13 @@ impl Provisioning {
     /// A chunk of log or checkpoint is no longer in use (it comes back through [`Provisioning::give`] after its reset).
     pub fn end_metadata(&mut self) {
         self.metadata_in_use -= 1;
+        self.count_host_chunks();
     }
 
     /// Counts a chunk that was found in use for log or checkpoint when the drive was opened.
     pub fn begin_metadata(&mut self) {
         self.metadata_in_use += 1;
+        self.count_host_chunks();
     }
 
     /// Nothing new will be written, only what was acknowledged is saved: what was kept for later may be used for that.
@@ -487,6 +498,7 @@ impl Provisioning {
         // The tenant opens none any more, and the log may have what it would have had.
         self.tenant_share.fill(0);
         self.is_at_end_of_life = true;
+        self.count_host_chunks();
     }
 
     /// At the end of its life a drive may do without the checkpoints that would shorten its log: of what was kept for metadata
@@ -496,6 +508,7 @@ impl Provisioning {
         let had = self.is_at_end_of_life && self.metadata_budget > kept;
         if had {
             self.metadata_budget = kept;
+            self.count_host_chunks();
         }
         had
     }

@@ -17,6 +17,8 @@ struct Waiting {
 /// Chunks on their way to be free, and the count of those that are still good.
 pub struct Resets {
     waiting: VecDeque<Waiting>,
+    /// No barrier of one of them is below: most turns find that the log has not come so far.
+    barrier_min: u64,
     /// Chunks that were found empty because of blocks of the log that are in doubt: without these they are not.
     in_doubt: FxHashSet<ChunkId>,
     /// All others, too: what a tenant had there before is not known yet.
@@ -34,6 +36,7 @@ impl Resets {
     pub fn new(good: u64, good_min: u64) -> Resets {
         Resets {
             waiting: VecDeque::new(),
+            barrier_min: u64::MAX,
             in_doubt: FxHashSet::default(),
             is_all_in_doubt: false,
             owed: VecDeque::new(),
@@ -51,6 +54,7 @@ impl Resets {
     /// `chunk` waits until the log is durable up to `barrier`, and every read has ended that has by the epoch `grace`.
     pub fn wait(&mut self, chunk: ChunkId, barrier: u64, grace: u64) {
         self.waiting.push_back(Waiting { chunk, barrier, grace });
+        self.barrier_min = self.barrier_min.min(barrier);
     }
 
     /// Chunks of the device that are not retired, and in which no program has failed.
@@ -77,6 +81,9 @@ impl Resets {
     /// How many chunks wait for a log position that is not durable.
     #[inline]
     pub fn waiting_for_log(&self, durable: u64) -> usize {
+        if durable < self.barrier_min {
+            return self.waiting.len();
+        }
         self.waiting.iter().filter(|waiting| waiting.barrier > durable).count()
     }
 
@@ -119,7 +126,7 @@ impl Resets {
             self.in_doubt.clear();
             self.is_all_in_doubt = false;
         }
-        self.waiting.iter().any(|waiting| self.is_ready(waiting, durable, reads))
+        durable >= self.barrier_min && self.waiting.iter().any(|waiting| self.is_ready(waiting, durable, reads))
     }
 
     #[inline]
@@ -136,6 +143,7 @@ impl Resets {
             self.waiting.push_back(waiting);
             return None;
         }
+        self.barrier_min = self.waiting.iter().map(|waiting| waiting.barrier).min().unwrap_or(u64::MAX);
         Some(waiting.chunk)
     }
 }
@@ -150,7 +158,9 @@ mod tests {
     fn a_chunk_that_waits_for_the_log_does_not_wait_for_reads() {
         let mut resets = Resets::new(9, 3);
         let waiting = |chunk, barrier| Waiting { chunk: ChunkId(chunk), barrier, grace: 0 };
-        resets.waiting.extend([waiting(1, 5), waiting(2, 7)]);
+        for Waiting { chunk, barrier, grace } in [waiting(1, 5), waiting(2, 7)] {
+            resets.wait(chunk, barrier, grace);
+        }
         assert!(!resets.is_waiting_for_reads(4) && resets.is_waiting_for_reads(5));
         resets.in_doubt.insert(ChunkId(1));
         assert!(!resets.is_waiting_for_reads(6) && resets.is_waiting_for_reads(7));

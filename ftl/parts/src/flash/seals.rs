@@ -54,7 +54,7 @@
 #[cfg(feature = "canary")]
 use crate::canary::Canary;
 use crate::config::Config;
-use crate::flash::oob::{BlockKind, Oob};
+use crate::flash::oob::{BlockKind, OOB_VERSION, Oob};
 use crate::journal::log_block::Record;
 use openftl_core::checksum::crc32c;
 use openftl_core::{AddressFormat, ChunkId, Frame, Frames, Geometry, Ppa};
@@ -269,23 +269,24 @@ impl Seals {
         }
     }
 
-    /// Puts the salt of `ppa` on the CRC of `frame`, or takes it off. What is no block of this format stays as it is.
+    /// Puts the salt of `ppa` on the CRC of `frame`, or takes it off. Returns the salt. What is no block of this format stays as it is, as
+    /// if its salt were 0.
     #[inline]
-    pub fn apply(&self, frames: &mut Frames, frame: Frame, ppa: Ppa) {
+    pub fn apply(&self, frames: &mut Frames, frame: Frame, ppa: Ppa) -> u32 {
         #[cfg(feature = "canary")]
         if self.is_untied {
-            return;
+            return 0;
         }
-        let salt = match Oob::kind_of(frames, frame) {
+        Oob::add_salt_of(frames, frame, |kind, version| match BlockKind::from_byte(kind) {
+            _ if version != OOB_VERSION => 0,
             Some(BlockKind::Data | BlockKind::Tenant | BlockKind::Lost | BlockKind::Uncorrectable | BlockKind::Map) => {
                 self.salt_of_data(ppa)
             }
             Some(BlockKind::Log | BlockKind::TenantLog | BlockKind::Checkpoint) => place(ppa) ^ self.metadata,
             Some(BlockKind::Superblock) => place(ppa),
             // Many of one command may be one frame.
-            Some(BlockKind::Padding) | None => return,
-        };
-        Oob::add_salt(frames, frame, salt);
+            Some(BlockKind::Padding) | None => 0,
+        })
     }
 }
 

@@ -104,13 +104,8 @@ impl FoundCheckpoint {
         }
         if index < layout.map_blocks as usize {
             let Map::Whole(mapping) = map else { return };
-            let first = index * ENTRIES_PER_BLOCK;
-            for (block, word) in (first..mapping.len() as usize).zip(bytes.as_chunks::<4>().0) {
-                let entry = Entry(u32::from_le_bytes(*word));
-                mapping.set(block as u32, entry);
-                if matches!(entry.place(), Place::Buffer(_)) {
-                    self.bad_entry = Some((block, entry.0));
-                }
+            if let Some(bad) = mapping.load(index * ENTRIES_PER_BLOCK, bytes.as_chunks::<4>().0) {
+                self.bad_entry = Some((bad, mapping.get(bad as u32).0));
             }
         } else if index < table_end {
             let first = (index - layout.map_blocks as usize) * CHUNKS_PER_BLOCK;

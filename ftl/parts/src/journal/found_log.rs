@@ -315,6 +315,14 @@ impl FoundLog {
             for record in log_block::records(&block.words) {
                 match record {
                     Some(Record::Mapped { block, ppa, last }) if u64::from(block) < map.blocks() => {
+                        if let (Map::Whole(mapping), true, true, false) =
+                            (&mut *map, last, transaction.is_empty(), is_in_doubt)
+                        {
+                            // Nearly all: a transaction of one block.
+                            replayed.records += 1;
+                            mapping.set(block, Entry::media(ppa));
+                            continue;
+                        }
                         transaction.push((block, ppa));
                         if last {
                             replayed.records += transaction.len() as u64;

@@ -95,7 +95,10 @@ pub struct Log {
     unit_blocks: usize,
     /// Frames of the unit being filled.
     filling: Vec<Frame>,
-    /// Words in the block being filled.
+    /// Words of the block being filled. They go to its frame when it ends: what its frame holds until then is durable, and the device may
+    /// have its page.
+    image: Box<[[u8; 8]; WORDS_PER_BLOCK]>,
+    /// How many there are.
     words: usize,
     /// Full blocks of the unit being filled.
     blocks: usize,
@@ -149,6 +152,7 @@ impl Log {
             drive,
             unit_blocks: unit_blocks as usize,
             filling: units.pop().expect("several units"),
+            image: Box::new([[0; 8]; WORDS_PER_BLOCK]),
             words: 0,
             blocks: 0,
             unit_lsn: lsn,
@@ -251,17 +255,9 @@ impl Log {
         }
     }
 
-    /// The block that is being filled. What its frame held before is durable, and the device may have its page.
-    #[inline]
-    fn block_mut<'a>(&self, frames: &'a mut Frames) -> &'a mut [u8; BLOCK_BYTES] {
-        let frame = self.filling[self.blocks];
-        if self.words == 0 { frames.bytes_anew(frame) } else { frames.bytes_mut(frame) }
-    }
-
     #[inline]
     fn word(&mut self, frames: &mut Frames, word: u64) {
-        let at = size_of::<Header>() + self.words * 8;
-        self.block_mut(frames)[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        self.image[self.words] = word.to_le_bytes();
         self.words += 1;
         self.position += 1;
         if self.words == WORDS_PER_BLOCK {
@@ -273,9 +269,11 @@ impl Log {
         let lsn = self.next_lsn();
         let header = header(self.drive, lsn, self.durable_below(), self.words);
         let frame = self.filling[self.blocks];
-        let bytes = self.block_mut(frames);
+        let bytes = frames.bytes_anew(frame);
+        let (words, unused) = bytes[size_of::<Header>()..].split_at_mut(self.words * 8);
+        words.copy_from_slice(self.image[..self.words].as_flattened());
+        unused.fill(0);
         bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
-        bytes[size_of::<Header>() + self.words * 8..].fill(0);
         Oob { kind: BlockKind::Log, address: 0, sequence: lsn }.seal(frames, frame);
         self.words = 0;
         self.blocks += 1;

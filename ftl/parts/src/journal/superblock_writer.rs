@@ -124,6 +124,7 @@ impl SuperblockWriter {
     }
 
     /// Whether one is being written or wanted.
+    #[inline]
     #[must_use]
     pub fn is_writing(&self) -> bool {
         self.writing.is_some() || self.wanted
@@ -198,7 +199,14 @@ impl SuperblockWriter {
     }
 
     /// Writes the superblock that is wanted, and says when it is durable.
+    #[inline]
     pub fn advance(&mut self, flash: &mut Flash, durable_below: u64) {
+        if self.is_writing() {
+            self.go_on(flash, durable_below);
+        }
+    }
+
+    fn go_on(&mut self, flash: &mut Flash, durable_below: u64) {
         if self.writing.is_none() && self.wanted && flash.may_program() {
             self.begin(flash, durable_below);
         }

@@ -17,13 +17,24 @@ impl Log {
     }
 
     /// Writes what is ready.
+    #[inline]
     pub fn advance(&mut self, flash: &mut Flash, superblock: &mut SuperblockWriter) {
         for copy in 0..METADATA_COPIES {
             self.advance_copy(flash, superblock, copy);
         }
     }
 
+    #[inline]
     fn advance_copy(&mut self, flash: &mut Flash, superblock: &mut SuperblockWriter, copy: usize) {
+        // Every turn asks, and mostly no unit waits or is under way, and the next chunk is named or not needed yet.
+        let LogCopy { open, successors, .. } = &self.copies[copy];
+        let has_room = || open.map_or(0, |open| flash.units.room(open)) > flash.geometry.blocks_per_chunk / 2;
+        if !self.is_idle() || (successors.is_empty() && !has_room()) {
+            self.write_copy(flash, superblock, copy);
+        }
+    }
+
+    fn write_copy(&mut self, flash: &mut Flash, superblock: &mut SuperblockWriter, copy: usize) {
         loop {
             let LogCopy { open, successors, .. } = &self.copies[copy];
             let open = *open;
@@ -121,34 +132,37 @@ impl Log {
         false
     }
 
-    /// Blocks that a copy of the log may still take before it has outgrown its plan, and those that it must be able to take
+    /// Blocks that a copy of the log may still take in further chunks before it has outgrown its plan, and those that it must be able to take
     /// whatever happens: what is appended and not written yet, and what is padded behind it.
     #[inline]
-    fn room_of_plan(&self, flash: &Flash, copy: usize) -> (u64, u64) {
+    fn chunks_of_plan(&self, flash: &Flash, copy: usize) -> (u64, u64) {
         let blocks = u64::from(flash.geometry.blocks_per_chunk);
         let planned = flash.plan.log_chunks / METADATA_COPIES as u64;
         let lane = &self.copies[copy];
         let chunks = planned.saturating_sub(lane.chunks.len() as u64) + lane.successors.len() as u64;
-        let room = lane.open.map_or(0, |open| u64::from(flash.units.room(open)));
         let margin = LOG_UNITS_MAX as u64 * u64::from(flash.geometry.ws_min) + 2 * u64::from(flash.geometry.mw_cunits);
-        (chunks * blocks + room, margin.min(planned * blocks / 2))
+        (chunks * blocks, margin.min(planned * blocks / 2))
     }
 
     /// Whether it has come so near to the end of its plan that a checkpoint is due.
     #[inline]
     pub fn is_long(&self, flash: &Flash) -> bool {
         (0..METADATA_COPIES).any(|copy| {
-            let (room, margin) = self.room_of_plan(flash, copy);
-            room < margin
+            let (chunks, margin) = self.chunks_of_plan(flash, copy);
+            chunks < margin
+                && chunks + self.copies[copy].open.map_or(0, |open| u64::from(flash.units.room(open))) < margin
         })
     }
 
     /// Whether it wants a chunk and gets none.
+    #[inline]
     pub fn is_stalled(&self, flash: &Flash) -> bool {
-        (0..METADATA_COPIES).any(|copy| {
-            let lane = &self.copies[copy];
-            let room = lane.open.map_or(0, |open| flash.units.room(open));
-            room == 0 && lane.successors.is_empty() && self.has_unwritten(copy)
-        })
+        // Nothing waits where nothing is ended and not durable.
+        !self.is_idle()
+            && (0..METADATA_COPIES).any(|copy| {
+                let lane = &self.copies[copy];
+                let room = lane.open.map_or(0, |open| flash.units.room(open));
+                room == 0 && lane.successors.is_empty() && self.has_unwritten(copy)
+            })
     }
 }
