@@ -22,7 +22,7 @@ impl<T: SegmentTarget> Volume<T> {
         let needs = logs.map(|(log, blocks)| (*blocks as usize, self.segments.segments_for(*log, *blocks), 1));
         let (blocks, segments, logs) = needs.fold((0, 0, 0), |all, log| (all.0 + log.0, all.1 + log.1, all.2 + log.2));
         let summaries = (segments + logs) * self.segments.shape.summary_blocks() as usize;
-        let has_frames = self.frames() >= blocks + summaries;
+        let has_frames = self.has_frames(blocks + summaries);
         if has_frames && segments <= self.segments.free() { Ok(()) } else { Err(Stop::Wait) }
     }
 

@@ -67,6 +67,7 @@ impl<T: SegmentTarget> FileSystem for Volume<T> {
         if self.segments.is_contradiction {
             self.fail("segments have less of use than was released: `openftl alfs fsck --rebuild` mends that");
         }
+        has_progress |= self.is_worth_another_try();
         self.cache.evict();
         has_progress
     }

@@ -100,7 +100,7 @@ impl<T: SegmentTarget> Volume<T> {
     /// Whether a read has the frames that it needs. The first that has not is the next to get them: later ones leave it as many.
     fn expect_frames(&mut self, ticket: Ticket, needed: usize) -> Step<()> {
         let before = self.waiting_read.filter(|(first, _)| *first != ticket).map_or(0, |(_, frames)| frames);
-        if self.frames() >= needed + before {
+        if self.has_frames(needed + before) {
             self.waiting_read = self.waiting_read.filter(|(first, _)| *first != ticket);
             return Ok(());
         }
@@ -128,6 +128,8 @@ impl<T: SegmentTarget> Volume<T> {
         }
         let reading = self.reads.remove(&ticket).expect("it was just there");
         reading.blocks.into_iter().flatten().for_each(|frame| self.target.frames_mut().release(frame));
+        // Somebody may wait for them.
+        self.is_stirred = true;
     }
 
     pub(crate) fn visit(&self, data: &Data, piece: &mut dyn FnMut(&[u8])) {

@@ -448,7 +448,7 @@ impl<T: SegmentTarget> Volume<T> {
             self.fail("a record does not fit into a segment: the volume has more nodes or segments than it can have");
             return Err(Stop::Wait);
         }
-        if self.frames() < bound as usize {
+        if !self.has_frames(bound as usize) {
             return Err(Stop::Wait);
         }
         self.submit_runs();
@@ -528,6 +528,7 @@ impl<T: SegmentTarget> Volume<T> {
                 self.target.frames_mut().release(frame);
                 match error {
                     IoError::QueueFull => {}
+                    IoError::ReadOnly => self.fail("the drive takes no more writes"),
                     _ => self.fail("the drive does not take the last block of an anchor"),
                 }
             }

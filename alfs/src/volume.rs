@@ -155,6 +155,10 @@ pub struct Volume<T> {
     pub(crate) io: BTreeMap<u64, Io>,
     /// Writes among them.
     pub(crate) writes: usize,
+    /// Frames that could be had when somebody last had to wait for more: a drive gives back those of writes when it pleases.
+    frames_lacking: Option<usize>,
+    /// Those who wait have been told that it failed.
+    has_told_failure: bool,
     next_tag: u64,
     next_ticket: u64,
     /// Something may be done without anything having ended.
@@ -194,6 +198,8 @@ impl<T: SegmentTarget> Volume<T> {
             syncs: FxHashMap::default(),
             io: BTreeMap::new(),
             writes: 0,
+            frames_lacking: None,
+            has_told_failure: false,
             next_tag: 1,
             next_ticket: 1,
             is_stirred: false,
@@ -302,7 +308,35 @@ impl<T: SegmentTarget> Volume<T> {
     }
 
     pub(crate) fn frame(&mut self) -> Step<Frame> {
-        self.target.frames_mut().acquire(FrameForm::Bytes).ok_or(Stop::Wait)
+        self.target.frames_mut().acquire(FrameForm::Bytes).ok_or_else(|| {
+            self.frames_lacking = Some(0);
+            Stop::Wait
+        })
+    }
+
+    /// Whether so many frames can be had now; if not, whoever asks waits for more.
+    pub(crate) fn has_frames(&mut self, count: usize) -> bool {
+        let found = self.frames();
+        if found < count {
+            self.frames_lacking = Some(found);
+        }
+        found >= count
+    }
+
+    /// Whether those who wait have something new: frames have come back, or there is nothing to wait for any more.
+    pub(crate) fn is_worth_another_try(&mut self) -> bool {
+        let has_failed = self.failed.is_some() && !std::mem::replace(&mut self.has_told_failure, true);
+        let has_frames = self.frames_lacking.is_some_and(|found| self.frames() > found);
+        if has_frames {
+            self.frames_lacking = None;
+        }
+        has_failed || has_frames
+    }
+
+    /// Whether reads have frames, under way or until their host gives them back.
+    #[must_use]
+    pub fn has_reads(&self) -> bool {
+        !self.reads.is_empty()
     }
 
     /// A free node becomes this one. There is one ([`Volume::expect_nodes`]).

@@ -52,6 +52,7 @@
 //! | `repairing` | the index, rebuilt from the headers of pages |
 //! | `last_word` | which of log and media is right about a page then |
 //! | `facts` | what an FTL composed of it may know without reading |
+//! | `stretches` | groups that follow each other, as a repair finds them |
 //! | `sizing` | how many bytes there is room for |
 //! | `ftl` | the drive as one of many: made, opened, verified, stopped |
 //! | `checking` | verifying all of it |
@@ -90,6 +91,7 @@ pub mod request;
 mod seen_log;
 pub mod session;
 mod sizing;
+mod stretches;
 mod tenancy;
 mod victim;
 

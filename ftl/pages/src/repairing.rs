@@ -36,9 +36,10 @@ use crate::reads::Carried;
 use crate::record::{Put, Record, read_records};
 use crate::replaying::{READ_BLOCKS, for_each_in, groups_in, read_chunk, read_window};
 use crate::request::SessionId;
-use crate::seen_log::{FoundBlock, FoundGroup, GROUPS_SKIPPED, Last, SeenLog};
+use crate::seen_log::{FoundBlock, FoundGroup, SeenLog};
 use crate::session::Sessions;
 use crate::sizing::capacity_grains;
+use crate::stretches::{Stretch, drop_what_was_never_durable, first_group, is_skipped, stretches};
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Clock};
 use openftl_parts::flash::oob::{BlockKind, Oob};
@@ -162,65 +163,6 @@ struct LeftOfLog {
     batches: Vec<(SessionId, Option<(u64, u32)>)>,
     last_group: u64,
     last_version: u64,
-}
-
-/// Groups between which no number was skipped.
-type Stretch = BTreeMap<u64, FoundGroup>;
-
-/// Whether repairs, one begun anew after the other, have skipped so many numbers, and nothing has written a group between. Each goes on so far behind
-/// the last group that was there, or was there before the one that the anchor names ([`first_group`]).
-fn is_skipped(numbers: u64) -> bool {
-    let repairs = numbers.div_ceil(GROUPS_SKIPPED);
-    repairs > 0 && numbers == repairs * GROUPS_SKIPPED - (repairs - 1)
-}
-
-/// The first group that a repair writes.
-fn first_group(last_group: u64, anchor: Anchor) -> u64 {
-    last_group.max(anchor.group.saturating_sub(1)) + GROUPS_SKIPPED
-}
-
-/// Stretches in their order, and of each whether it follows the one before it: no group is missing between.
-///
-/// Versions of groups grow: what a power cut has left behind one that it has torn is not among them once the log has gone on.
-fn stretches(groups: BTreeMap<u64, FoundGroup>) -> Vec<(bool, Stretch)> {
-    let mut stretches: Vec<(bool, Stretch)> = Vec::new();
-    let (mut before, mut last_version) = (None, 0);
-    for (number, group) in groups {
-        let skipped = number - before.unwrap_or(number);
-        before = Some(number);
-        if group.version < last_version {
-            continue;
-        }
-        last_version = group.version;
-        if stretches.is_empty() || skipped >= GROUPS_SKIPPED {
-            stretches.push((stretches.is_empty() || is_skipped(skipped), Stretch::new()));
-        }
-        stretches.last_mut().expect("there is one").1.insert(number, group);
-    }
-    stretches
-}
-
-/// Drops groups that a power cut has left behind one that it has torn. All before `durable` were on media for good. Gives whether something may be
-/// missing behind the last group that is left.
-fn drop_what_was_never_durable(format: AddressFormat, groups: &mut Stretch, seen: &SeenLog, durable: u64) -> bool {
-    let Some(mut at) = groups.first_key_value().map(|(number, _)| *number) else { return false };
-    loop {
-        while groups.contains_key(&(at + 1)) {
-            at += 1;
-        }
-        let last = Last::of(format, &groups[&at]);
-        let is_named = (at + 2..at + GROUPS_SKIPPED).contains(&durable);
-        let is_shown = seen.shows(at + 1, last).is_some();
-        let is_lost = is_named || is_shown;
-        match groups.range(at + 1..).next() {
-            Some((next, _)) if is_shown || (is_named && *next <= durable) => at = *next,
-            _ => {
-                groups.split_off(&(at + 1));
-                let is_unread = last.end.is_some_and(|end| seen.unreadable_from(end) > 0);
-                return is_lost || is_unread || seen.has_unknown_chunk();
-            }
-        }
-    }
 }
 
 impl LeftOfLog {
@@ -613,6 +555,7 @@ fn keep_old_log(ftl: &mut BlockFtl, pages: &mut Pages, chunks: &BTreeMap<ChunkId
 mod tests {
     use super::*;
     use crate::record::{begin_changes, end_changes, push, push_change};
+    use crate::seen_log::GROUPS_SKIPPED;
     use openftl_core::Geometry;
 
     const SESSION: SessionId = SessionId([3; 16]);
@@ -654,20 +597,6 @@ mod tests {
         // Versions that do not grow are of groups that a power cut has left.
         let stale = vec![group(2, 20, deletes(1, &[1])), group(3, 19, deletes(2, &[2]))];
         assert_eq!(left_of(stale, 0).said.into_keys().collect::<Vec<_>>(), [1]);
-    }
-
-    /// The anchor counts the group before that one, which is lost: so it followed groups that were all there, and was told to a host.
-    #[test]
-    fn a_group_right_behind_those_that_the_anchor_counts_is_not_dropped_with_a_lost_one() {
-        let format = Geometry::tiny().format();
-        let seen = SeenLog::new(&Geometry::tiny());
-        let left = |durable| {
-            let mut groups: Stretch = [2, 3, 5, 7].map(|number| group(number, 10 * number, Vec::new())).into();
-            // Nothing is missing behind the last one that is left.
-            assert!(!drop_what_was_never_durable(format, &mut groups, &seen, durable));
-            groups.into_keys().collect::<Vec<_>>()
-        };
-        assert_eq!((left(4), left(5), left(6), left(7)), (vec![2, 3], vec![2, 3, 5], vec![2, 3, 5], vec![2, 3, 5, 7]));
     }
 
     /// The first groups of a repair that was cut off may have been forgotten in a checkpoint of it, or lost.

@@ -78,6 +78,21 @@ pub struct Turns<F, B, C> {
     is_over: AtomicBool,
 }
 
+/// A thread that panics with the file system tells those who wait: they find the lock poisoned.
+struct TellOfPanic<'a> {
+    others: &'a Condvar,
+    alarm: &'a Alarm,
+}
+
+impl Drop for TellOfPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.others.notify_all();
+            self.alarm.wake();
+        }
+    }
+}
+
 impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
     /// Takes over a file system. Its times are those of `clock`.
     pub fn new(fs: F, beside: B, clock: C) -> Turns<F, B, C> {
@@ -125,16 +140,18 @@ impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
         }
     }
 
-    /// Waits until an operation that waits should be attempted again. Something has to be due, now or when others have left.
+    /// Waits until an operation that waits should be attempted again: there was progress, or others have left and nothing is due any more.
     ///
     /// # Panics
     /// If a thread has panicked that held the lock.
     pub fn wait_for_progress<'a>(&'a self, mut taken: TakenGuard<'a, F, B>) -> TakenGuard<'a, F, B> {
         let progress = taken.progress;
-        while taken.progress == progress {
+        loop {
             taken = self.wait(taken);
+            if taken.progress != progress || taken.fs.next_due().is_none() {
+                return taken;
+            }
         }
-        taken
     }
 
     /// Waits for whatever is due, until the [end](Turns::end).
@@ -170,16 +187,17 @@ impl<F: FileSystem, B, C: ServeClock> Turns<F, B, C> {
             Some(due) if is_rung || taken.sentry.is_none_or(|until| due < until) => {
                 let span = self.clock.until(due);
                 if span.is_zero() {
+                    let told = TellOfPanic { others: &self.others, alarm: &self.alarm };
                     let (now, state) = (self.clock.now(), &mut *taken);
                     let has_progress = state.fs.poll(now);
                     if let Some(watch) = &mut state.watch {
                         watch(&mut state.fs, now);
                     }
+                    drop(told);
                     if has_progress {
                         taken.progress += 1;
                         self.others.notify_all();
                         self.alarm.wake();
-                        return taken;
                     }
                     // It has more to do; so have other threads. Without them a yield would give the processor to another process.
                     if self.wanting.load(Ordering::Relaxed) == 0 {

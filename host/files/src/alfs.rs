@@ -45,7 +45,7 @@ use openftl_alfs::{FileKind as Kind, FileTime, MountError, Operation, Options, V
 use openftl_core::{BLOCK_BYTES, Time};
 use openftl_dispatch::{Alarm, Pace, PaceClock, Watch};
 use openftl_media::Media;
-use openftl_parts::target::SegmentTarget;
+use openftl_parts::target::{SegmentTarget, Target};
 use openftl_parts::{Access, Config};
 use openftl_segments::SegmentFtl;
 use openftl_zones::{Face, Ftl, ZoneConfig, ZoneFtl};
@@ -96,14 +96,18 @@ impl<M: Media> AlfsFiles<M> {
         access: Access,
         id: u64,
     ) -> Result<AlfsFiles<M>, FileError> {
-        let is_inspected = access == Access::Inspect;
-        let drive = if is_inspected || !is_empty(&drive) {
+        let refusal = match access {
+            Access::Inspect => Some("the drive was opened to look at it"),
+            _ if drive.is_read_only() => Some("the drive takes no more writes: what is there can be read"),
+            _ => None,
+        };
+        let drive = if refusal.is_some() || !is_empty(&drive) {
             drive
         } else {
             let made: Fs<M> = Volume::format(drive, id, owner(), time_of_day(), &mut clock)?;
             made.unmount(&mut clock).map_err(|(_, error)| error)?
         };
-        let options = Options { is_read_only: is_inspected, ..Options::default() };
+        let options = Options { is_read_only: refusal.is_some(), ..Options::default() };
         let fs = Volume::mount(drive, options, &mut clock).map_err(|(drive, error)| match error {
             MountError::NoVolume if is_empty(&drive) => FileError::Invalid(
                 "there is no file system on the drive yet: the first program that opens it for use, or `openftl alfs mkfs`, makes it".to_owned(),
@@ -114,8 +118,8 @@ impl<M: Media> AlfsFiles<M> {
             ),
             error => error.into(),
         })?;
-        let files = AlfsFiles { shared: Arc::new(Shared::new(fs, &clock, access)) };
-        if !is_inspected {
+        let files = AlfsFiles { shared: Arc::new(Shared::new(fs, &clock, refusal)) };
+        if refusal.is_none() {
             files.shared.sweep()?;
         }
         Ok(files)

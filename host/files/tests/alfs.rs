@@ -2,10 +2,10 @@
 
 use crate::common::{bytes, config, content, read_all, reopen_found, segments, tiny_alfs, tiny_device, write};
 use openftl_alfs::{FileSystem, FileTime, Inode, NewFile, Operation, Options, Reply};
-use openftl_core::{Clock, Time};
+use openftl_core::{Clock, Nanos, Time};
 use openftl_files::{AlfsFiles, FileError, FileKind, Pace, PaceClock, Volume};
 use openftl_media::EmulatedDevice;
-use openftl_parts::Access;
+use openftl_parts::{Access, Config};
 use openftl_segments::SegmentFtl;
 use openftl_zones::{AskedLimits, Ftl, Limits, ZoneConfig};
 
@@ -195,4 +195,21 @@ fn a_drive_that_is_too_small_or_writes_too_few_segments_is_refused_with_the_fiel
     refused(ZoneConfig { zones: Some(63), ..segments() }, "63 segments, and a file system needs 64");
     let limits = Limits { max_open: 7, max_active: 7 };
     refused(ZoneConfig { limits, ..segments() }, "max_open_segments = 8");
+}
+
+/// The drive keeps frames of writes until their units are on the medium, and gives them back without anything having ended. With as little memory as a
+/// file system may have, whoever writes waits for them, and not for the next sync, which is due seconds later.
+#[test]
+fn a_table_that_is_longer_than_memory_is_written_as_fast_as_the_medium_takes_it() {
+    let config = Config { host_frames: 600, ..config() };
+    let files = AlfsFiles::format(tiny_device(200, 7), config, segments(), 7, Pace::Virtual).unwrap();
+    let now = |files: &AlfsFiles<EmulatedDevice>| files.with_drive(|drive| drive.block().now());
+    let began = now(&files);
+    let mut table = files.create("/long", FileKind::Table).unwrap();
+    let data = bytes(7, 0, 16 << 20);
+    data.chunks(1 << 20).for_each(|piece| table.append(piece).unwrap());
+    let took = now(&files).since(began);
+    assert!(took < Nanos::from_millis(4_000), "{took:?} for 16 MiB: somebody waited for the next sync");
+    table.close().unwrap();
+    assert!(content(&Volume::Alfs(files), "/long") == data);
 }

@@ -290,7 +290,7 @@ impl RemoteSegments {
 
     /// Takes what has come.
     fn receive(&mut self) {
-        self.attended = self.attended + self.now.since(std::mem::replace(&mut self.looked, self.now)).min(LOOK_MAX);
+        self.attended += self.now.since(std::mem::replace(&mut self.looked, self.now)).min(LOOK_MAX);
         loop {
             match self.pipeline.try_end() {
                 Ok(Some((command, ended))) => {

@@ -462,12 +462,14 @@ fn the_experiment_has_figures_of_every_stack_and_leaves_nothing_behind() {
     let report: serde_json::Value =
         serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"));
     let rows = |table: usize| report["tables"][table]["rows"].as_array().unwrap();
-    assert_eq!([rows(0).len(), rows(1).len(), rows(2).len()], [3 * 2 * 4, 2 * 4, 4 * 4], "{ended}");
+    assert_eq!([rows(0).len(), rows(1).len(), rows(2).len()], [3 * 2 * 6, 2 * 6, 4 * 6], "{ended}");
     for row in rows(0).iter().chain(rows(2)) {
         let figures = &row.as_array().unwrap()[3..];
         assert!(figures.iter().all(serde_json::Value::is_number), "{row}: every figure is there");
     }
-    assert!(rows(2).iter().any(|row| row[2] == "ext4 on block"));
+    for stack in ["zones", "ALFS", "ext4 on block"] {
+        assert!(rows(2).iter().any(|row| row[2] == stack), "{stack}");
+    }
     Experiment::left_nothing(&name);
 }
 

@@ -86,6 +86,7 @@ impl<M: Media> AlfsReader<M> {
 
     fn read_pieces(&self, pieces: &[Piece], requests: &mut [ReadRequest<'_>]) {
         let inode = self.node.inode;
+        let mut found = vec![0; pieces.len()];
         let operations: Vec<Operation<'_>> = pieces
             .iter()
             .map(|Piece { request, at, bytes }| Operation::Read {
@@ -105,14 +106,20 @@ impl<M: Media> AlfsReader<M> {
                         to += bytes.len();
                     });
                     fs.give_back(data);
-                    if let Ok(read) = &mut request.result {
-                        *read += to - at;
-                    }
+                    found[piece] = to - at;
                 }
                 Ok(reply) => unreachable!("bytes were asked for, and {reply:?} came"),
                 Err(error) => request.result = Err(error),
             }
         });
+        // A file that grows meanwhile may end in one piece, and go on in the next.
+        for (piece, found) in pieces.iter().zip(found) {
+            if let Ok(read) = &mut requests[piece.request].result
+                && *read == piece.at
+            {
+                *read += found;
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use openftl_alfs::{FileSystem, MountError, Operation, Refusal, Reply, Ticket, Vo
 use openftl_core::Time;
 use openftl_dispatch::{Alarm, JumpingClock, Pace, PaceClock, ServeClock, Stopped, Turns, WallClock};
 use openftl_media::Media;
-use openftl_parts::{Access, IoError};
+use openftl_parts::IoError;
 use openftl_segments::SegmentFtl;
 use openftl_zones::{Ftl, ZoneFtl, ZoneStatistics};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,12 +57,13 @@ pub(super) struct Shared<M: Media> {
     tree: Mutex<Tree>,
     pub(super) counts: Counts,
     pub(super) pace: Pace,
-    is_inspected: bool,
+    /// Why nothing may be changed, if so.
+    refusal: Option<&'static str>,
     helper: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl<M: Media> Shared<M> {
-    pub(super) fn new(fs: Fs<M>, clock: &PaceClock, access: Access) -> Shared<M> {
+    pub(super) fn new(fs: Fs<M>, clock: &PaceClock, refusal: Option<&'static str>) -> Shared<M> {
         let serving: Box<dyn ServeClock> = match clock.pace {
             Pace::Wall(start) => Box::new(WallClock::since(start)),
             Pace::Virtual => Box::new(JumpingClock::new(clock.now)),
@@ -72,7 +73,7 @@ impl<M: Media> Shared<M> {
             tree: Mutex::new(Tree::new()),
             counts: Counts::default(),
             pace: clock.pace,
-            is_inspected: access == Access::Inspect,
+            refusal,
             helper: Mutex::new(None),
         }
     }
@@ -109,10 +110,7 @@ impl<M: Media> Shared<M> {
     }
 
     pub(super) fn expect_writable(&self) -> Result<(), FileError> {
-        if self.is_inspected {
-            return Err(FileError::ReadOnly("the drive was opened to look at it".to_owned()));
-        }
-        Ok(())
+        self.refusal.map_or(Ok(()), |why| Err(FileError::ReadOnly(why.to_owned())))
     }
 
     /// Does something with the file system.
@@ -158,8 +156,8 @@ impl<M: Media> Shared<M> {
             if waiting.is_empty() {
                 break;
             }
-            if fs.next_due().is_none() {
-                // Nobody keeps anything of the file system while it is not locked, so nothing else could end the wait.
+            if fs.next_due().is_none() && !fs.has_reads() {
+                // Nobody keeps anything of the file system while it is not locked but frames of reads, so nothing else could end the wait.
                 let state = fs.describe();
                 for (index, ticket) in waiting.drain(..) {
                     fs.abandon(ticket);

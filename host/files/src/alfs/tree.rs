@@ -220,8 +220,8 @@ impl<M: Media> Shared<M> {
         self.run(path, &Operation::Unlink { parent, name: name.as_bytes() }).map(drop)
     }
 
-    /// Names in a folder, with what they stand for, but for `.` and `..`.
-    pub(super) fn entries(&self, path: &str, folder: Inode) -> Result<Vec<(String, Attributes)>, FileError> {
+    /// Names in a folder, with what they stand for, but for `.` and `..`. A file whose node cannot be read has no attributes.
+    fn entries(&self, path: &str, folder: Inode) -> Result<Vec<Entry>, FileError> {
         let (mut all, mut after) = (Vec::new(), 0);
         loop {
             let operation = Operation::ReadDirectory { inode: folder, after, entries: ENTRIES, with_attributes: true };
@@ -231,12 +231,7 @@ impl<M: Media> Shared<M> {
             };
             let Some(last) = entries.last() else { return Ok(all) };
             after = last.cookie;
-            for Entry { name, attributes, .. } in entries {
-                // Those of `.` and `..` do not come.
-                if let Some(attributes) = attributes {
-                    all.push((String::from_utf8_lossy(&name).into_owned(), attributes));
-                }
-            }
+            all.extend(entries.into_iter().filter(|entry| !matches!(&entry.name[..], b"." | b"..")));
         }
     }
 
@@ -247,8 +242,8 @@ impl<M: Media> Shared<M> {
         let mut all: Vec<(String, crate::Attributes)> = self
             .entries(path, folder)?
             .into_iter()
-            .filter(|(name, _)| path != "/" || *name != UNFINISHED[1..])
-            .map(|(name, found)| (name, attributes_of(&found)))
+            .filter(|entry| path != "/" || entry.name != UNFINISHED.as_bytes()[1..])
+            .map(|entry| (String::from_utf8_lossy(&entry.name).into_owned(), shown(&entry)))
             .chain(tree.unfinished.in_folder(path).map(|(name, node)| (name.to_owned(), node.attributes())))
             .collect();
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -265,18 +260,30 @@ impl<M: Media> Shared<M> {
         };
         if folder.kind != openftl_alfs::FileKind::Directory {
             return Err(FileError::Invalid(format!(
-                "{UNFINISHED} is a file, and tables that are being written need a folder of this name; rename it where                  `openftl alfs mount` shows it"
+                "{UNFINISHED} is a file, and tables that are being written need a folder of this name; rename it where \
+                 `openftl alfs mount` shows it"
             )));
         }
-        for (name, found) in self.entries(UNFINISHED, folder.inode)? {
+        for Entry { name, kind, .. } in self.entries(UNFINISHED, folder.inode)? {
             // Anything else is somebody's.
-            if found.kind == openftl_alfs::FileKind::Regular {
-                self.unlink(UNFINISHED, Name { folder: folder.inode, name: &name })?;
+            if kind == openftl_alfs::FileKind::Regular {
+                // One that cannot be deleted stays, and keeps nobody from the others.
+                let _ = self.run(UNFINISHED, &Operation::Unlink { parent: folder.inode, name: &name });
             }
         }
         tree.folder = Some(folder.inode);
         Ok(())
     }
+}
+
+/// A file through the eyes of users. Of one whose node cannot be read there is the name, so that nobody takes it for deleted.
+fn shown(entry: &Entry) -> crate::Attributes {
+    let unknown = || {
+        let is_folder = entry.kind == openftl_alfs::FileKind::Directory;
+        let kind = if is_folder { crate::FileKind::Folder } else { crate::FileKind::Log };
+        crate::Attributes { kind, bytes: 0, modified: 0 }
+    };
+    entry.attributes.as_ref().map_or_else(unknown, attributes_of)
 }
 
 fn attributes(reply: Reply) -> Attributes {
