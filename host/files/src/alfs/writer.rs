@@ -119,9 +119,6 @@ impl<M: Media> AlfsWriter<M> {
     /// If it is not so long, or the drive fails.
     pub fn truncate(&mut self, bytes: u64) -> Result<(), FileError> {
         let found = self.bytes();
-        if self.is_table() && self.is_committed && bytes < found {
-            return Err(is_whole());
-        }
         if bytes > found {
             let path = &self.path;
             return Err(FileError::Invalid(format!("{path}: a file of {found} bytes cannot be cut to {bytes}")));
