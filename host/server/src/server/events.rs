@@ -136,9 +136,7 @@ impl Server {
                         link.hung_up |= hung_up;
                         link.readable |= hung_up || flags.contains(Flags::IN);
                         link.writable |= flags.intersects(Flags::OUT | Flags::HUP | Flags::ERR);
-                        if !std::mem::replace(&mut slot.is_awake, true) {
-                            self.awake.push(number as u32);
-                        }
+                        self.wake(number);
                     }
                 }
             }
