@@ -117,7 +117,6 @@ pub fn run(
             .map_err(|error| Failure::failed(error).fix("choose another place for host.files"))
     };
     let listeners = if passed_files.is_empty() { vec![listen(endpoint)?] } else { passed_files };
-    let server = FileServer::new(listeners).map_err(Failure::failed)?;
     if let Some(disk) = drive.disk().filter(|disk| !disk.exists()) {
         drive.create(disk, None).map_err(Failure::bad_input)?;
         voice.tell(&format!("{} made", disk.display()));
@@ -125,8 +124,10 @@ pub fn run(
     }
     let files = drive.open(Access::ReadWrite).map_err(|error| failure(&error))?;
     note_opened(drive, &files);
-    voice.tell(&greeting(path, drive, endpoint, &files, control.is_some(), palette));
-    server.serve(files);
+    let greeting = greeting(path, drive, endpoint, &files, control.is_some(), palette);
+    // Who has called before waits in the socket's queue; who calls after the greeting is served.
+    let server = FileServer::new(listeners, files).map_err(Failure::failed)?;
+    voice.tell(&greeting);
     info!(target: "connection", protocol = "files", endpoint = written(endpoint), "listening");
     if let Some(endpoint) = &control_endpoint {
         info!(target: "control", endpoint = written(endpoint), "listening");

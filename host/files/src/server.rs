@@ -116,13 +116,13 @@ fn add(count: &AtomicU64) {
 }
 
 impl<M: Media + Send + 'static> FileServer<M> {
-    /// Accepts clients at `listeners`, listening sockets that do not block. They are turned away until there are files.
+    /// Serves `files` to clients at `listeners`, listening sockets that do not block.
     ///
     /// # Errors
     /// If the process has no thread or file descriptor left.
-    pub fn new<L: AsFd + Send + 'static>(listeners: Vec<L>) -> io::Result<FileServer<M>> {
+    pub fn new<L: AsFd + Send + 'static>(listeners: Vec<L>, files: Files<M>) -> io::Result<FileServer<M>> {
         let shared = Arc::new(Shared {
-            files: Mutex::new(None),
+            files: Mutex::new(Some(files)),
             connections: Mutex::default(),
             ended: Condvar::new(),
             sessions: Mutex::default(),
@@ -142,7 +142,7 @@ impl<M: Media + Send + 'static> FileServer<M> {
         Ok(FileServer { shared, wake, accepting: Some(accepting) })
     }
 
-    /// Serves these files from now on.
+    /// Serves these files from now on, after an [`interrupt`](FileServer::interrupt).
     pub fn serve(&self, files: Files<M>) {
         *lock(&self.shared.files) = Some(files);
     }

@@ -95,8 +95,7 @@ impl Server {
         let path = folder.path().join("files");
         let listener = UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
-        let server = FileServer::new(vec![listener]).unwrap();
-        server.serve(files);
+        let server = FileServer::new(vec![listener], files).unwrap();
         Server { server, path, _folder: folder }
     }
 
