@@ -1,6 +1,7 @@
 //! How a command fails: one readable report that names what was found and what to do, and an exit code.
 
 use crate::new_file::NewFileError;
+use openftl_files::FileError;
 use openftl_media::{DeviceError, StoreError};
 use std::fmt;
 use std::process::ExitCode;
@@ -119,6 +120,17 @@ impl From<NewFileError> for Failure {
         match error {
             NewFileError::File { .. } => Failure::failed(error),
             NewFileError::NoFolder { .. } | NewFileError::Folder { .. } => Failure::bad_input_with_fix(error),
+        }
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Failure {
+        match error {
+            FileError::NotFound(_) | FileError::Invalid(_) | FileError::NotSupported(_) | FileError::Exists(_) => {
+                Failure::bad_input_with_fix(error)
+            }
+            _ => Failure::failed(error),
         }
     }
 }

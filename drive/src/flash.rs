@@ -9,7 +9,7 @@ use openftl_parts::Access;
 use std::path::{Path, PathBuf};
 
 /// Frames of 4 KiB for requests under way.
-pub(crate) const HOST_FRAMES: u32 = 4096;
+pub const HOST_FRAMES: u32 = 4096;
 
 /// See the module.
 #[derive(Clone, PartialEq, Debug)]

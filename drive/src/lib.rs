@@ -6,7 +6,6 @@
 //! | [`any_drive`] | a drive of any kind, found by what is on its media |
 //! | [`description`] | a drive description: media, FTL and host interface in one TOML file |
 //! | [`table_drive`] | a table drive from its description |
-//! | [`file_drive`] | a drive that has files, on tables, on zones or of an ALFS |
 //! | [`flash`] | the flash of a table drive or a store of pages, from its description |
 //! | [`page_drive`] | a store of pages from its description |
 //! | [`page_store`] | the same, open, for any number of threads |
@@ -21,7 +20,6 @@
 pub mod any_drive;
 pub mod description;
 pub mod failure;
-pub mod file_drive;
 pub mod flash;
 mod ftl_section;
 pub mod new_file;

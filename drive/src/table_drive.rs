@@ -6,7 +6,7 @@ use crate::flash::{self, Flash, HOST_FRAMES};
 use crate::new_file::{self, Existing, NewFileError};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry};
-use openftl_files::{Client, FileError, Files, Pace, Stream, Volume};
+use openftl_files::{Client, FileError, Files, Pace, Stream};
 use openftl_media::{DeviceError, EmulatedDevice, StoreError, Timing as MediaTiming};
 use openftl_parts::{Access, Config};
 use openftl_server::Endpoint;
@@ -21,8 +21,6 @@ pub const LOG_AREA_DEFAULT: ByteSize = ByteSize(1 << 30);
 
 /// The files of a drive whose flash is emulated.
 pub type TableFiles = Files<EmulatedDevice>;
-/// The same, or those of a drive that a server has open.
-pub type TableVolume = Volume<EmulatedDevice>;
 
 /// What a drive description says of a table drive.
 #[derive(Clone, Debug)]
@@ -162,35 +160,18 @@ impl TableDrive {
         })
     }
 
-    /// Connects to the server of the drive, or opens it here where nobody serves it.
+    /// Connects to the server of the drive; nothing if nobody is there.
     ///
     /// # Errors
-    /// As for [`TableDrive::open`]; or if the server turns the client away; or if another process has the drive open and does not
-    /// serve it.
-    pub fn open_or_connect(&self, access: Access) -> Result<TableVolume, FileError> {
-        if let Some(server) = &self.server {
-            match self.connect(server) {
-                // Nobody is there. A server whose drive has no power is, and the drive is its own.
-                Err(FileError::Io(_)) if reach(server).is_err() => {}
-                connected => return connected.map(Volume::Served),
-            }
+    /// If the server turns the client away.
+    pub fn connect(&self) -> Result<Option<Client>, FileError> {
+        let Some(server) = self.server.clone() else { return Ok(None) };
+        let (name, reached) = (written(&server), server.clone());
+        match Client::connect(name, Box::new(move || reach(&reached))) {
+            // A server whose drive has no power is there, and the drive is its own.
+            Err(FileError::Io(_)) if reach(&server).is_err() => Ok(None),
+            connected => connected.map(Some),
         }
-        self.open(access).map(Volume::Here).map_err(|error| match (error, &self.server) {
-            (FileError::Busy(text), Some(server)) => {
-                let server = written(server);
-                FileError::Busy(format!("{text}, and it is not served: nobody listens at {server}; run `openftl serve`"))
-            }
-            (FileError::Busy(text), None) => FileError::Busy(format!(
-                "{text}. It is not served: for several processes write files = \"unix:/run/lsm.sock\" in [host] of the drive description, \
-                 and run `openftl serve`"
-            )),
-            (error, _) => error,
-        })
-    }
-
-    fn connect(&self, server: &Endpoint) -> Result<Client, FileError> {
-        let (name, server) = (written(server), server.clone());
-        Client::connect(name, Box::new(move || reach(&server)))
     }
 
     /// Opens a device that the drive is on, after it lost its power, with the clock that it had.
@@ -226,7 +207,10 @@ impl TableDrive {
 }
 
 /// Whether a drive that is to be opened has been made.
-pub(crate) fn placed(disk: &Path) -> Result<(), FileError> {
+///
+/// # Errors
+/// If it has not.
+pub fn placed(disk: &Path) -> Result<(), FileError> {
     if disk.exists() {
         return Ok(());
     }
@@ -254,7 +238,8 @@ impl From<NewFileError> for FileError {
 }
 
 /// What is wrong with a file that somebody wrote, and its fix, in one line.
-pub(crate) fn invalid_as_said(failure: &Failure) -> FileError {
+#[must_use]
+pub fn invalid_as_said(failure: &Failure) -> FileError {
     FileError::Invalid(match failure.what_to_do() {
         Some(fix) => format!("{}; {fix}", failure.what()),
         None => failure.what().to_owned(),
@@ -289,7 +274,9 @@ pub fn written(endpoint: &Endpoint) -> String {
     }
 }
 
-pub(crate) fn device_error(error: &DeviceError) -> FileError {
+/// What a device that cannot be opened or changed is for those who use its files.
+#[must_use]
+pub fn device_error(error: &DeviceError) -> FileError {
     let text = error.to_string();
     match error {
         DeviceError::Store(StoreError::Locked { .. }) => FileError::Busy(text),

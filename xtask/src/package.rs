@@ -22,7 +22,7 @@ pub const BUILD: [&str; 6] = ["build", "--locked", "--profile", "dist", "--featu
 const INSTALL: [&str; 3] = ["install", "--locked", "--path"];
 
 /// The folders of the programs: `openftl`, and the commands that are programs of their own.
-const PROGRAMS: [&str; 4] = ["apps/openftl", "apps/alfs", "apps/explore", "apps/reproduce"];
+const PROGRAMS: [&str; 5] = ["apps/openftl", "apps/alfs", "apps/explore", "apps/files", "apps/reproduce"];
 
 /// Completions: the shell, and the name that the file has where the shell looks for it.
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "openftl.bash"), ("zsh", "_openftl"), ("fish", "openftl.fish")];

@@ -259,7 +259,7 @@ struct MadeTableDrive<'a> {
 
 fn make_table_drive(drive: &TableDrive, arguments: &cli::Create) -> Result<(), Failure> {
     let disk = &arguments.disk;
-    let failed = crate::files::failure;
+    let failed = Failure::from;
     match expect_makeable(drive.disk(), arguments, "a table drive")? {
         Existing::Replace => drive.replace(disk, arguments.seed).map_err(failed)?,
         Existing::Keep => drive.create(disk, arguments.seed).map_err(failed)?,

@@ -1,7 +1,7 @@
 //! The command line: `openftl demo`, `create`, `serve`, `nvme`, `ctl`, `bench`, `compare`, `sweep`, `inspect`, `check`,
 //! `files`, `pages`, `kv`, `alfs`, `profiles`, `reproduce`, `explore`, `explain`, `completions`, `man`.
 //!
-//! `alfs`, `explore` and `reproduce` are programs of their own (`apps/`), which `openftl` becomes: what only they need is not built for the others.
+//! `alfs`, `explore`, `files` and `reproduce` are programs of their own (`apps/`), which `openftl` becomes: what only they need is not built for the others.
 //!
 //! Exit codes: 0 it worked; 1 it failed, or the drive is unsound; 2 something in the command or its files is wrong.
 
@@ -25,7 +25,6 @@ mod demo;
 mod drive_events;
 mod explain;
 mod figures;
-mod files;
 mod flash;
 mod host_access;
 mod inspect;
@@ -79,7 +78,6 @@ pub fn run() -> ExitCode {
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
-        Command::Files(arguments) => files::run(&arguments),
         Command::Pages(arguments) => pages::run(&arguments),
         Command::Kv(arguments) => kv::run(&arguments),
         Command::Profiles(arguments) => profiles::run(&arguments),
@@ -87,6 +85,7 @@ pub fn run() -> ExitCode {
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => manual::run(&arguments),
         Command::Alfs(_) => beside::go_on_as("alfs"),
+        Command::Files(_) => beside::go_on_as("files"),
         Command::Reproduce(_) => beside::go_on_as("reproduce"),
         Command::Explore(_) => beside::go_on_as("explore"),
     })

@@ -2,11 +2,11 @@
 
 use crate::Shared;
 use openftl_core::Time;
-use openftl_drive::file_drive;
-use openftl_drive::table_drive::TableVolume;
-use openftl_files::{FileError, Volume};
+use openftl_drive_files::DriveFiles;
+use openftl_files::FileError;
 use openftl_media::EmulatedDevice;
 use openftl_parts::Access;
+use openftl_volumes::Volume;
 use std::collections::HashMap;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +50,7 @@ impl Drive {
         if let Some(files) = drives.get(&file).filter(|files| !is_broken(files)) {
             return Ok(Drive { files: Some(Arc::clone(files)), file });
         }
-        let files = Arc::new(file_drive::open(&file, Access::ReadWrite)?);
+        let files = Arc::new(openftl_drive_files::open(&file, Access::ReadWrite)?);
         if let Some(text) = std::env::var_os(POWER_CUT_VARIABLE) {
             let cut = PowerCut::read(&text.to_string_lossy())?;
             match &*files {
@@ -69,7 +69,7 @@ impl Drive {
     }
 
     /// Its files.
-    pub fn files(&self) -> &TableVolume {
+    pub fn files(&self) -> &DriveFiles {
         self.files.as_ref().expect("a drive that is not closed")
     }
 
@@ -134,11 +134,11 @@ impl PowerCut {
 }
 
 /// Whether the server of a drive has gone.
-fn is_broken(files: &TableVolume) -> bool {
+fn is_broken(files: &DriveFiles) -> bool {
     matches!(files, Volume::Served(client) if client.is_broken())
 }
 
-fn keep_statistics(files: &TableVolume) {
+fn keep_statistics(files: &DriveFiles) {
     let Some(path) = std::env::var_os(STATISTICS_VARIABLE) else { return };
     // Who asked for them sees that there are none.
     if let Ok(text) = files.statistics() {

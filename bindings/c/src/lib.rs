@@ -12,10 +12,11 @@ mod stores;
 
 use drives::{Drive, Path};
 use fault::Fault;
-use openftl_drive::table_drive::TableVolume;
-use openftl_files::{Attributes, FileError, FileKind, ReadRequest, VolumeReader, VolumeWriter};
+use openftl_drive_files::DriveFiles;
+use openftl_files::{Attributes, FileError, FileKind, ReadRequest};
 use openftl_media::EmulatedDevice;
 use openftl_tables::TableLifetime;
+use openftl_volumes::{VolumeReader, VolumeWriter};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,7 +114,7 @@ unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, FileError
 
 /// # Safety
 /// `drive` is null or came from `openftl_open` and was not closed.
-unsafe fn files<'a>(drive: *const Drive) -> Result<&'a TableVolume, FileError> {
+unsafe fn files<'a>(drive: *const Drive) -> Result<&'a DriveFiles, FileError> {
     // SAFETY: as the caller of this function promises.
     unsafe { drive.as_ref() }.map(|drive| drive.files()).ok_or_else(|| null("the drive"))
 }
@@ -601,7 +602,7 @@ unsafe fn with_path(
     drive: *const Drive,
     path: *const c_char,
     error: *mut Error,
-    deed: impl FnOnce(&TableVolume, Path<'_>) -> Result<(), FileError>,
+    deed: impl FnOnce(&DriveFiles, Path<'_>) -> Result<(), FileError>,
 ) -> c_int {
     run(error, || {
         // SAFETY: the caller's pointers.
@@ -688,4 +689,4 @@ pub unsafe extern "C" fn openftl_unlock(drive: *const Drive, path: *const c_char
 const _: () = assert!(size_of::<Error>() == MESSAGE_BYTES);
 
 /// What the drives of this process share.
-type Shared = Arc<TableVolume>;
+type Shared = Arc<DriveFiles>;

@@ -56,7 +56,7 @@ fn sleep_at_most(span: Nanos) {
 }
 
 /// Sleeps of this thread end when they should.
-pub(crate) fn be_precise() {
+pub fn be_precise() {
     thread_local! {
         static IS_PRECISE: Cell<bool> = const { Cell::new(false) };
     }

@@ -1,4 +1,3 @@
 //! Threads that share a drive: of tables, and of pages.
 
 mod sharing;
-mod turns;

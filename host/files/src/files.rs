@@ -4,8 +4,7 @@ mod shared_state;
 mod statistics;
 
 pub(crate) use shared_state::{Shared, TableOwned, TableOwner};
-pub(crate) use statistics::{Counts, NameCounts};
-pub use statistics::{FileStatistics, NameStatistics, TableFigures};
+pub use statistics::{Counts, FileStatistics, NameCounts, NameStatistics, TableFigures};
 
 use crate::log_area::LogArea;
 use crate::names::{Contents, Names, Node};
@@ -50,7 +49,7 @@ impl<M: Media> Clone for Files<M> {
 }
 
 /// Seconds since 1970.
-pub(crate) fn now_s() -> u64 {
+pub fn now_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
@@ -153,7 +152,7 @@ impl<M: Media> Files<M> {
         Ok(files)
     }
 
-    fn new(drive: TableFtl<M>, clock: PaceClock, names: Names, free: LogArea) -> Files<M> {
+    fn new(drive: TableFtl<M>, clock: PaceClock, names: Names<Node>, free: LogArea) -> Files<M> {
         let table_bytes_max = drive.table_space().1 * BLOCK_BYTES as u64;
         let area = Area { free, leaving: VecDeque::new(), left: 0, taken: 0, freed: 0 };
         Files {

@@ -1,5 +1,5 @@
-//! Files on a table drive, for a database that is an LSM-tree: what RocksDB calls a file system. [`zoned`] has the same files on zones,
-//! [`alfs`] those of a file system on segments.
+//! Files on a table drive, for a database that is an LSM-tree: what RocksDB calls a file system. [`zoned`] has the same files on zones;
+//! those of a file system on segments are in `host/volumes`, and with them the drive that has files, whichever.
 //!
 //! ```text
 //!   /db/000123.sst ──▶ a table of the drive: written once, there as a whole or not at all
@@ -22,29 +22,26 @@
 //! | [`path`] | paths |
 //! | [`note`] | what is on media of a file |
 //! | [`log_area`] | which blocks of the log area are free |
-//! | `names` | which files there are |
+//! | [`names`] | which files there are |
 //! | `writer`, `table_file`, `log_file` | files being written |
 //! | `reader` | files being read |
 //! | `pieces` | parts of a read, between a buffer and frames |
 //! | [`zoned`] | files on zones: the same functions over another FTL |
-//! | [`alfs`] | files of an ALFS: the same functions over a file system |
 //! | [`files`], with `shared_state` and `statistics` | the drive, what its users share, and what is counted |
 //! | [`error`] | what can go wrong |
 //! | [`wire`] | what a process says to the one that has the drive open |
 //! | [`stream`] | the socket between them |
 //! | [`server`] | many clients, one drive |
 //! | [`client`], with `link`, `session`, `writer` and `reader` | the other end |
-//! | [`volume`] | files of a drive that is here, or served |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-pub mod alfs;
 pub mod client;
 pub mod error;
 pub mod files;
 pub mod log_area;
 mod log_file;
-mod names;
+pub mod names;
 pub mod note;
 pub mod path;
 mod pieces;
@@ -52,21 +49,19 @@ mod reader;
 pub mod server;
 pub mod stream;
 mod table_file;
-pub mod volume;
 pub mod wire;
 mod writer;
 pub mod zoned;
 
-pub use alfs::{AlfsFileStatistics, AlfsFiles, AlfsReader, AlfsSync, AlfsWriter};
 pub use client::Client;
 pub use error::FileError;
-pub use files::{Attributes, FileStatistics, Files, NameStatistics, TableFigures, Watch};
+pub use files::{Attributes, Counts, FileStatistics, Files, NameCounts, NameStatistics, TableFigures, Watch, now_s};
 pub use openftl_dispatch::{Bell, Pace, PaceClock};
 pub use reader::{FileReader, ReadRequest};
 pub use server::FileServer;
 pub use stream::Stream;
-pub use volume::{Volume, VolumeReader, VolumeSync, VolumeWriter};
-pub use writer::{FileWriter, PendingSync, REWRITE_BYTES_MAX};
+pub use table_file::is_whole;
+pub use writer::{FileWriter, PendingSync, REWRITE_BYTES_MAX, expect_end};
 pub use zoned::{ZoneFileStatistics, ZoneFiles, ZoneReader, ZoneSync, ZoneWriter};
 
 /// What a file is.

@@ -78,7 +78,7 @@ impl Node {
 }
 
 /// Something that a name stands for.
-pub(crate) trait Named {
+pub trait Named {
     /// What it is.
     fn kind(&self) -> FileKind;
 }
@@ -90,35 +90,50 @@ impl Named for Node {
 }
 
 /// Every name of a drive, and the node that each stands for.
-pub(crate) struct Names<N = Node> {
+pub struct Names<N> {
     nodes: BTreeMap<String, Arc<N>>,
     locked: HashSet<String>,
     /// Changes of names so far.
     named: u64,
 }
 
-impl<N: Named> Names<N> {
-    pub(crate) fn new() -> Names<N> {
+impl<N> Default for Names<N> {
+    fn default() -> Names<N> {
         Names { nodes: BTreeMap::new(), locked: HashSet::new(), named: 0 }
+    }
+}
+
+impl<N: Named> Names<N> {
+    /// No names yet.
+    #[must_use]
+    pub fn new() -> Names<N> {
+        Names::default()
     }
 
     /// Counts one more change of names.
-    pub(crate) fn next_change(&mut self) -> u64 {
+    pub fn next_change(&mut self) -> u64 {
         self.named += 1;
         self.named
     }
 
     /// Names were changed so often before.
-    pub(crate) fn resume(&mut self, named: u64) {
+    pub fn resume(&mut self, named: u64) {
         self.named = self.named.max(named);
     }
 
-    pub(crate) fn get(&self, path: &str) -> Result<&Arc<N>, FileError> {
+    /// What has this name.
+    ///
+    /// # Errors
+    /// If nothing has.
+    pub fn get(&self, path: &str) -> Result<&Arc<N>, FileError> {
         self.nodes.get(path).ok_or_else(|| FileError::NotFound(path.to_owned()))
     }
 
     /// The same, if it is a file.
-    pub(crate) fn file(&self, path: &str) -> Result<&Arc<N>, FileError> {
+    ///
+    /// # Errors
+    /// If there is no such file.
+    pub fn file(&self, path: &str) -> Result<&Arc<N>, FileError> {
         let node = self.get(path)?;
         match node.kind() {
             FileKind::Folder => Err(FileError::Invalid(format!("{path} is a folder"))),
@@ -126,7 +141,11 @@ impl<N: Named> Names<N> {
         }
     }
 
-    pub(crate) fn expect_folder(&self, path: &str) -> Result<(), FileError> {
+    /// Whether there is such a folder.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn expect_folder(&self, path: &str) -> Result<(), FileError> {
         match self.nodes.get(path) {
             _ if path == "/" => Ok(()),
             Some(node) if node.kind() == FileKind::Folder => Ok(()),
@@ -136,23 +155,28 @@ impl<N: Named> Names<N> {
     }
 
     /// Whether the folder that `path` is to be in is there.
-    pub(crate) fn expect_folder_of(&self, path: &str) -> Result<(), FileError> {
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn expect_folder_of(&self, path: &str) -> Result<(), FileError> {
         match path::folder(path) {
             Some(folder) => self.expect_folder(folder),
             None => Err(FileError::Invalid("/ is a folder, and no file".to_owned())),
         }
     }
 
-    pub(crate) fn insert(&mut self, path: &str, node: Arc<N>) -> Option<Arc<N>> {
+    /// Gives a node this name; returns the one that had it.
+    pub fn insert(&mut self, path: &str, node: Arc<N>) -> Option<Arc<N>> {
         self.nodes.insert(path.to_owned(), node)
     }
 
-    pub(crate) fn remove(&mut self, path: &str) -> Option<Arc<N>> {
+    /// Takes the name away; returns what had it.
+    pub fn remove(&mut self, path: &str) -> Option<Arc<N>> {
         self.nodes.remove(path)
     }
 
     /// What is in a folder, by the names that it has there.
-    pub(crate) fn in_folder<'a>(&'a self, folder: &str) -> impl Iterator<Item = (&'a str, &'a Arc<N>)> {
+    pub fn in_folder<'a>(&'a self, folder: &str) -> impl Iterator<Item = (&'a str, &'a Arc<N>)> {
         let prefix = if folder == "/" { "/".to_owned() } else { format!("{folder}/") };
         let length = prefix.len();
         let from = self.nodes.range::<str, _>((std::ops::Bound::Excluded(prefix.as_str()), std::ops::Bound::Unbounded));
@@ -162,20 +186,22 @@ impl<N: Named> Names<N> {
     }
 
     /// Everything that has a name.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<N>> {
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<N>> {
         self.nodes.values()
     }
 
-    pub(crate) fn lock(&mut self, path: &str) -> bool {
+    /// Locks a path for somebody; false if it is locked.
+    pub fn lock(&mut self, path: &str) -> bool {
         self.locked.insert(path.to_owned())
     }
 
-    pub(crate) fn unlock(&mut self, path: &str) -> bool {
+    /// Unlocks it; false if it was not locked.
+    pub fn unlock(&mut self, path: &str) -> bool {
         self.locked.remove(path)
     }
 }
 
-impl Names {
+impl Names<Node> {
     /// Whether the drive has no other table.
     pub(crate) fn has_no_table_but(&self, node: &Arc<Node>) -> bool {
         self.nodes().all(|other| other.table.get().is_none() || Arc::ptr_eq(other, node))

@@ -27,8 +27,8 @@ pub(crate) struct TableFile {
     pub(crate) has_failed: bool,
 }
 
-/// Why nothing more can be appended.
-pub(crate) fn is_whole() -> FileError {
+/// Why nothing more can be appended to a table.
+pub fn is_whole() -> FileError {
     FileError::NotSupported(
         "a table that was synced or closed is there as a whole, and cannot be appended to".to_owned(),
     )

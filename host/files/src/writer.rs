@@ -195,7 +195,10 @@ impl<M: Media> FileWriter<M> {
 }
 
 /// Whether `count` bytes may be written at `offset` of a file of `bytes`.
-pub(crate) fn expect_end(path: &str, bytes: u64, offset: u64, count: usize) -> Result<(), FileError> {
+///
+/// # Errors
+/// If they do not begin at its end, or a little before it and cover what is behind.
+pub fn expect_end(path: &str, bytes: u64, offset: u64, count: usize) -> Result<(), FileError> {
     let end = offset.saturating_add(count as u64);
     if offset > bytes || offset + REWRITE_BYTES_MAX < bytes || end < bytes {
         return Err(FileError::NotSupported(format!(

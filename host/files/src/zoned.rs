@@ -113,7 +113,10 @@ impl<M: Media> ZoneFiles<M> {
     }
 
     /// Takes over a drive whose zones hold files, or nothing yet.
-    pub(crate) fn adopt(drive: ZoneFtl<M>, clock: PaceClock, access: Access) -> Result<ZoneFiles<M>, FileError> {
+    ///
+    /// # Errors
+    /// If they hold something else, or cannot be trusted.
+    pub fn adopt(drive: ZoneFtl<M>, clock: PaceClock, access: Access) -> Result<ZoneFiles<M>, FileError> {
         found::adopt(drive, clock, access)
     }
 

@@ -35,7 +35,7 @@ pub mod wire;
 
 pub use answer::Answer;
 pub use mount::{Mount, MountError, MountOptions, MountPlace, Mounter, Unmounted};
-pub use openftl_dispatch::{JumpingClock, ServeClock, WallClock};
+pub use openftl_turns::{JumpingClock, ServeClock, WallClock};
 pub use request::{Body, FuseRequest, Head, Malformed};
 pub use serve::{ServeOptions, Served, Stopper, serve};
 pub use session::{Pending, Session, SessionCounts};

@@ -21,7 +21,7 @@ use crate::answer::Answer;
 use crate::mount::{Mount, MountPlace, Unmounted, clone_device};
 use crate::session::{REQUEST_BYTES_MAX, Session, SessionCounts};
 use openftl_alfs::{FileSystem, Operation, Refusal};
-use openftl_dispatch::{ServeClock, Taken, Turns};
+use openftl_turns::{ServeClock, Taken, Turns};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;

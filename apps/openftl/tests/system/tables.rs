@@ -3,11 +3,12 @@
 use crate::drive::{openftl, run_openftl};
 use crate::program::{Ended, Running, wait_for};
 use openftl_core::{FrameForm, Frames, Ppa, Time};
-use openftl_drive::table_drive::{TableDrive, TableVolume};
-use openftl_files::{FileError, FileKind, Volume};
+use openftl_drive_files::{DriveFiles, FileDrive};
+use openftl_files::{FileError, FileKind};
 use openftl_media::{EmulatedDevice, Media, Timing};
 use openftl_parts::Access;
 use openftl_parts::flash::oob::{BlockKind, Oob};
+use openftl_volumes::Volume;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -64,8 +65,8 @@ impl Tables {
         server
     }
 
-    fn open(&self) -> Result<TableVolume, FileError> {
-        TableDrive::read(&self.path("lsm.toml"))?.open_or_connect(Access::ReadWrite)
+    fn open(&self) -> Result<DriveFiles, FileError> {
+        FileDrive::read(&self.path("lsm.toml"))?.open_or_connect(Access::ReadWrite)
     }
 
     fn ctl(&self, command: &[&str]) -> Value {
@@ -75,7 +76,7 @@ impl Tables {
     }
 }
 
-fn append(volume: &TableVolume, path: &str, data: &[u8], is_synced: bool) {
+fn append(volume: &DriveFiles, path: &str, data: &[u8], is_synced: bool) {
     let mut writer = volume.append_to(path).unwrap();
     writer.append(data).unwrap();
     if is_synced {
@@ -84,7 +85,7 @@ fn append(volume: &TableVolume, path: &str, data: &[u8], is_synced: bool) {
     writer.close().unwrap();
 }
 
-fn content(volume: &TableVolume, path: &str) -> Vec<u8> {
+fn content(volume: &DriveFiles, path: &str) -> Vec<u8> {
     let reader = volume.open_read(path).unwrap();
     let mut found = vec![0; reader.bytes() as usize];
     assert_eq!(reader.read(0, &mut found), Ok(found.len()));
@@ -263,7 +264,7 @@ fn who_is_in_the_way_is_named() {
     let (file, disk) = (tables.text("lsm.toml"), tables.text("lsm.oftl"));
     run_openftl(["serve", "--drive", &file]).failed().saying(&["host.files is missing", "files = \"unix:"]);
     run_openftl(["create", &disk, "--drive", &file]).succeeded();
-    let _open = TableDrive::read(&tables.path("lsm.toml")).unwrap().open(Access::ReadWrite).unwrap();
+    let _open = tables.open().unwrap();
     let error = tables.open().map(|_| ()).unwrap_err();
     assert!(matches!(&error, FileError::Busy(text) if text.contains("not served")), "{error}");
     let served = Tables::with_server();

@@ -31,7 +31,7 @@ pub(crate) struct Area {
 /// What the users of a drive share.
 pub(crate) struct Shared<M: Media> {
     pub(crate) dispatcher: Dispatcher<TableFtl<M>>,
-    pub(crate) names: Mutex<Names>,
+    pub(crate) names: Mutex<Names<Node>>,
     pub(crate) area: Mutex<Area>,
     pub(crate) counts: Counts,
     /// Bytes that tables could take if there were none.
@@ -39,7 +39,7 @@ pub(crate) struct Shared<M: Media> {
 }
 
 impl<M: Media> Shared<M> {
-    pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
+    pub(crate) fn names(&self) -> MutexGuard<'_, Names<Node>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

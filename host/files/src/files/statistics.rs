@@ -73,7 +73,7 @@ pub struct TableFigures {
 
 impl<F> FileStatistics<F> {
     /// Of what threads have counted, and of the drive's own account.
-    pub(crate) fn of(counts: &Counts, block: &Statistics, pu_busy: Vec<Nanos>, ftl: F) -> FileStatistics<F> {
+    pub fn of(counts: &Counts, block: &Statistics, pu_busy: Vec<Nanos>, ftl: F) -> FileStatistics<F> {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let by_name = counts.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         let by_name = by_name.iter().map(|(name, counts)| {
@@ -109,35 +109,45 @@ impl<F> FileStatistics<F> {
     }
 }
 
-/// Counts of what threads do.
+/// Counts of what threads do with the files of a drive; [`FileStatistics`] say them.
 #[derive(Default)]
-pub(crate) struct Counts {
-    pub(crate) table_bytes: AtomicU64,
-    pub(crate) log_bytes: AtomicU64,
-    pub(crate) reads: AtomicU64,
-    pub(crate) bytes_read: AtomicU64,
-    pub(crate) syncs: AtomicU64,
-    pub(crate) syncs_for_nothing: AtomicU64,
-    /// Changes given to the drive, and of them those that are durable.
-    pub(crate) changes: AtomicU64,
-    pub(crate) durable: AtomicU64,
+pub struct Counts {
+    /// Bytes written to tables.
+    pub table_bytes: AtomicU64,
+    /// Bytes written to log files.
+    pub log_bytes: AtomicU64,
+    /// Read requests.
+    pub reads: AtomicU64,
+    /// Bytes that they asked for.
+    pub bytes_read: AtomicU64,
+    /// Syncs of files and of names.
+    pub syncs: AtomicU64,
+    /// Of these, syncs that had nothing left to do.
+    pub syncs_for_nothing: AtomicU64,
+    /// Changes given to the drive.
+    pub changes: AtomicU64,
+    /// Of them those that are durable.
+    pub durable: AtomicU64,
     by_name: Mutex<BTreeMap<String, Arc<NameCounts>>>,
 }
 
 /// Counts of files whose names are alike.
 #[derive(Default)]
-pub(crate) struct NameCounts {
-    pub(crate) bytes: AtomicU64,
-    pub(crate) syncs: AtomicU64,
+pub struct NameCounts {
+    /// Bytes written.
+    pub bytes: AtomicU64,
+    /// Syncs.
+    pub syncs: AtomicU64,
 }
 
 impl Counts {
-    pub(crate) fn add(count: &AtomicU64, more: u64) {
+    /// Counts so many more.
+    pub fn add(count: &AtomicU64, more: u64) {
         count.fetch_add(more, Ordering::Relaxed);
     }
 
     /// What is counted of files that are called like `path`.
-    pub(crate) fn of_name(&self, path: &str) -> Arc<NameCounts> {
+    pub fn of_name(&self, path: &str) -> Arc<NameCounts> {
         let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(by_name.entry(path::likeness(path)).or_default())
     }

@@ -2,10 +2,11 @@
 
 use crate::common::{bytes, config, content, reopen_zones, tiny_device, tiny_zones, write, zones};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Time};
-use openftl_files::{FileError, FileKind, Files, Pace, PaceClock, Volume, ZoneFiles};
+use openftl_files::{FileError, FileKind, Files, Pace, PaceClock, ZoneFiles};
 use openftl_media::EmulatedDevice;
 use openftl_parts::{Access, Durability, Target};
 use openftl_tables::{TableLifetime, TablePlacement};
+use openftl_volumes::Volume;
 use openftl_zones::{Ftl, Limits, ZoneConfig, ZoneFtl, ZoneRequest, ZoneState};
 
 fn format(zones: ZoneConfig) -> Result<ZoneFiles<EmulatedDevice>, FileError> {

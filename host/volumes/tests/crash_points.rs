@@ -2,10 +2,11 @@
 
 use crate::common::{config, segments, zones};
 use crate::play::{Play, Snapshot, fits, found, in_short};
-use openftl_files::{AlfsFiles, Pace, Volume, ZoneFiles};
+use openftl_files::{Pace, ZoneFiles};
 use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
 use openftl_parts::{Access, Config};
 use openftl_sim::wire::{CrashPoint, Wire};
+use openftl_volumes::{AlfsFiles, Volume};
 use openftl_zones::ZoneConfig;
 
 /// One opening in so many is cut off in its turn, everywhere.

@@ -4,8 +4,9 @@
 //! last sync; of a log file, the beginning of what was written to it, and all of what was synced.
 
 use crate::common::{byte, bytes, content};
-use openftl_files::{FileKind, Volume, VolumeWriter};
+use openftl_files::FileKind;
 use openftl_media::Media;
+use openftl_volumes::{Volume, VolumeWriter};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeMap;

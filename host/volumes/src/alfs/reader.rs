@@ -2,10 +2,9 @@
 
 use super::node::Node;
 use super::shared::Shared;
-use crate::files::Counts;
-use crate::{FileError, FileKind, ReadRequest};
 use openftl_alfs::operation::PAYLOAD_BYTES_MAX;
 use openftl_alfs::{FileSystem, Operation, Reply};
+use openftl_files::{Counts, FileError, FileKind, ReadRequest};
 use openftl_media::Media;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Files of an ALFS, without a mount: the functions of [`Files`](crate::Files) over a log-structured file system on segments or zones.
+//! Files of an ALFS, without a mount: the functions of [`Files`](openftl_files::Files) over a log-structured file system on segments or zones.
 //!
 //! ```text
 //!   /db/000123.sst ──▶ /.unfinished/7 while it is written, then a file that nobody may write to (mode 0444)
 //!   /db/000124.log ──▶ a file (mode 0644)
 //!   /db            ──▶ a folder
-//!                            │ operations (openftl_alfs::Operation), one lock, many threads (openftl_dispatch::Turns)
+//!                            │ operations (openftl_alfs::Operation), one lock, many threads (openftl_turns::Turns)
 //!                            ▼
 //!                      the file system ──▶ segments: the drive moves nothing
 //! ```
@@ -38,16 +38,16 @@ pub use shared::{AlfsFigures, AlfsFileStatistics};
 pub use tree::UNFINISHED;
 pub use writer::{AlfsSync, AlfsWriter};
 
-use crate::files::{Counts, now_s};
-use crate::{Attributes, FileError, FileKind, path};
 use node::{FOLDER_MODE, LOG_MODE, Node, Place, TABLE_MODE, attributes_of, kind_of};
 use openftl_alfs::{FileKind as Kind, FileTime, MountError, Operation, Options, Volume};
 use openftl_core::{BLOCK_BYTES, Time};
-use openftl_dispatch::{Alarm, Pace, PaceClock, Watch};
+use openftl_dispatch::{Pace, PaceClock, Watch};
+use openftl_files::{Attributes, Counts, FileError, FileKind, now_s, path};
 use openftl_media::Media;
 use openftl_parts::target::{SegmentTarget, Target};
 use openftl_parts::{Access, Config};
 use openftl_segments::SegmentFtl;
+use openftl_turns::Alarm;
 use openftl_zones::{Face, Ftl, ZoneConfig, ZoneFtl};
 use shared::{Drive, Fs, Shared};
 use std::sync::{Arc, MutexGuard};
@@ -69,7 +69,8 @@ impl<M: Media> Clone for AlfsFiles<M> {
 /// # Errors
 /// If the drive fails.
 pub(crate) fn is_meant<M: Media>(drive: &mut Drive<M>, clock: &mut PaceClock) -> Result<bool, FileError> {
-    Ok(drive.zones().face() == Face::Segments || openftl_alfs::mounting::has_records(drive, clock)?)
+    Ok(drive.zones().face() == Face::Segments
+        || openftl_alfs::mounting::has_records(drive, clock).map_err(|error| shared::mount_error(&error))?)
 }
 
 impl<M: Media> AlfsFiles<M> {
@@ -104,8 +105,9 @@ impl<M: Media> AlfsFiles<M> {
         let drive = if refusal.is_some() || !is_empty(&drive) {
             drive
         } else {
-            let made: Fs<M> = Volume::format(drive, id, owner(), time_of_day(), &mut clock)?;
-            made.unmount(&mut clock).map_err(|(_, error)| error)?
+            let made: Result<Fs<M>, _> = Volume::format(drive, id, owner(), time_of_day(), &mut clock);
+            let made = made.map_err(|error| shared::mount_error(&error))?;
+            made.unmount(&mut clock).map_err(|(_, error)| shared::mount_error(&error))?
         };
         let options = Options { is_read_only: refusal.is_some(), ..Options::default() };
         let fs = Volume::mount(drive, options, &mut clock).map_err(|(drive, error)| match error {
@@ -116,7 +118,7 @@ impl<M: Media> AlfsFiles<M> {
                 "somebody else has written to these segments; make a new drive for files, or a file system in their place (`openftl alfs mkfs --force`)"
                     .to_owned(),
             ),
-            error => error.into(),
+            error => shared::mount_error(&error),
         })?;
         let files = AlfsFiles { shared: Arc::new(Shared::new(fs, &clock, refusal)) };
         if refusal.is_none() {
@@ -155,7 +157,7 @@ impl<M: Media> AlfsFiles<M> {
         // The drive is closed whatever became of this.
         let (drive, unmounted) = match fs.unmount(&mut clock) {
             Ok(drive) => (drive, Ok(())),
-            Err((drive, error)) => (drive, Err(error)),
+            Err((drive, error)) => (drive, Err(shared::mount_error(&error))),
         };
         let media = drive.close(&mut clock)?;
         unmounted?;

@@ -2,7 +2,7 @@
 
 use openftl_alfs::{Data, FileSystem, FileTime, Inode, Operation, Refusal, Reply, Ticket};
 use openftl_core::{Nanos, Time};
-use openftl_dispatch::{ServeClock, Turns, WallClock};
+use openftl_turns::{ServeClock, Turns, WallClock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,7 +1,8 @@
 //! What can be done with files, and what cannot: of a drive that is open here, on tables, on zones or of an ALFS, and of a served one.
 
 use crate::common::{Drive, PLACES, bytes, content, read_all, write};
-use openftl_files::{FileError, FileKind, ReadRequest, Volume};
+use openftl_files::{FileError, FileKind, ReadRequest};
+use openftl_volumes::Volume;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const KINDS: [FileKind; 2] = [FileKind::Table, FileKind::Log];

@@ -1,9 +1,10 @@
 //! Small drives, and files whose every byte says whose it is.
 
-use openftl_files::{AlfsFiles, Client, FileKind, FileServer, Files, Pace, Stream, Volume, VolumeReader, ZoneFiles};
+use openftl_files::{Client, FileKind, FileServer, Files, Pace, Stream, ZoneFiles};
 use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
 use openftl_parts::{Access, Config};
 use openftl_tables::TablePlacement;
+use openftl_volumes::{AlfsFiles, Volume, VolumeReader};
 use openftl_zones::{Face, Limits, ZoneConfig};
 use std::ops::Deref;
 use std::os::unix::net::UnixListener;

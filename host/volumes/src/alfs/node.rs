@@ -1,8 +1,8 @@
 //! A file of an ALFS that somebody uses, or that is a table and not whole yet.
 
-use crate::FileKind;
-use crate::names::Named;
 use openftl_alfs::{Attributes, Inode};
+use openftl_files::FileKind;
+use openftl_files::names::Named;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -72,8 +72,12 @@ impl Node {
         self.modified.store(now_s, Ordering::Relaxed);
     }
 
-    pub(super) fn attributes(&self) -> crate::Attributes {
-        crate::Attributes { kind: self.kind, bytes: self.bytes(), modified: self.modified.load(Ordering::Relaxed) }
+    pub(super) fn attributes(&self) -> openftl_files::Attributes {
+        openftl_files::Attributes {
+            kind: self.kind,
+            bytes: self.bytes(),
+            modified: self.modified.load(Ordering::Relaxed),
+        }
     }
 
     pub(super) fn place(&self) -> MutexGuard<'_, Place> {
@@ -100,9 +104,9 @@ fn seconds(found: &Attributes) -> u64 {
     u64::try_from(found.modified.seconds).unwrap_or(0)
 }
 
-pub(super) fn attributes_of(found: &Attributes) -> crate::Attributes {
+pub(super) fn attributes_of(found: &Attributes) -> openftl_files::Attributes {
     let kind = kind_of(found);
     // Of a folder the size is that of its blocks, which says nothing here.
     let bytes = if kind == FileKind::Folder { 0 } else { found.size };
-    crate::Attributes { kind, bytes, modified: seconds(found) }
+    openftl_files::Attributes { kind, bytes, modified: seconds(found) }
 }

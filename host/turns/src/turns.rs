@@ -11,10 +11,10 @@
 //! Nobody holds the lock while it sleeps. Of the threads that wait, one sleeps until the file system's next moment is due (the *sentry*), whichever
 //! came first. A thread that only [helps](Turns::help) waits always, so that work which nobody waits for goes on, too.
 
-use crate::bell::be_precise;
 use crate::clock::ServeClock;
 use openftl_alfs::FileSystem;
 use openftl_core::Time;
+use openftl_dispatch::be_precise;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;

@@ -4,13 +4,10 @@
 
 use super::node::{Node, Place};
 use super::shared::Shared;
-use crate::files::{Counts, NameCounts, now_s};
-use crate::table_file::is_whole;
-use crate::writer::expect_end;
-use crate::{FileError, FileKind};
 use openftl_alfs::operation::PAYLOAD_BYTES_MAX;
 use openftl_alfs::{Changes, Operation, Reply};
 use openftl_core::BLOCK_BYTES;
+use openftl_files::{Counts, FileError, FileKind, NameCounts, expect_end, is_whole, now_s};
 use openftl_media::Media;
 use openftl_tables::TableLifetime;
 use std::sync::Arc;
@@ -75,7 +72,7 @@ impl<M: Media> AlfsWriter<M> {
         self.write_here(self.bytes(), data)
     }
 
-    /// Writes at `offset`: the end of the file, or up to [`REWRITE_BYTES_MAX`](crate::REWRITE_BYTES_MAX) before it. The file ends behind it.
+    /// Writes at `offset`: the end of the file, or up to [`REWRITE_BYTES_MAX`](openftl_files::REWRITE_BYTES_MAX) before it. The file ends behind it.
     ///
     /// # Errors
     /// If it is elsewhere, there is no room, or the drive fails.

@@ -1,11 +1,13 @@
 //! Files of a drive that this process has open, on tables, on zones or of an ALFS, or that a server has: the same functions, whichever it is.
 
 use crate::alfs::{AlfsFiles, AlfsReader, AlfsSync, AlfsWriter};
-use crate::client::{Client, ClientReader, ClientSync, ClientWriter};
-use crate::zoned::{ZoneFiles, ZoneReader, ZoneSync, ZoneWriter};
-use crate::{Attributes, FileError, FileKind, FileReader, FileWriter, Files, PendingSync, ReadRequest};
 use openftl_core::Time;
 use openftl_dispatch::{Pace, PaceClock};
+use openftl_files::client::{ClientReader, ClientSync, ClientWriter};
+use openftl_files::{
+    Attributes, Client, FileError, FileKind, FileReader, FileWriter, Files, PendingSync, ReadRequest, ZoneFiles,
+    ZoneReader, ZoneSync, ZoneWriter,
+};
 use openftl_media::Media;
 use openftl_parts::{Access, Config};
 use openftl_segments::SegmentFtl;

@@ -2,16 +2,23 @@
 //!
 //! What is on media decides which files a drive of zones or segments has. Where nothing is yet, segments get an ALFS, and zones a catalog.
 
-use crate::description::{DriveDescription, FtlKind, another_seed};
-use crate::flash::{self, Flash, HOST_FRAMES};
-use crate::small_file::is_stored_drive;
-use crate::table_drive::{TableDrive, TableVolume, device_error, invalid_as_said, look_at, placed};
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![forbid(unsafe_code)]
+
 use openftl_blocks::{DriveKind, kind_on};
 use openftl_core::{FrameForm, Time};
-use openftl_files::{FileError, Pace, PaceClock, Volume};
+use openftl_drive::description::{DriveDescription, FtlKind, another_seed};
+use openftl_drive::flash::{self, Flash, HOST_FRAMES};
+use openftl_drive::small_file::is_stored_drive;
+use openftl_drive::table_drive::{TableDrive, device_error, invalid_as_said, look_at, placed, written};
+use openftl_files::{FileError, Pace, PaceClock};
 use openftl_media::{Durability, EmulatedDevice, Timing as MediaTiming};
 use openftl_parts::{Access, Config};
+use openftl_volumes::Volume;
 use std::path::Path;
+
+/// The files of a drive whose flash is emulated, or of one that a server has open.
+pub type DriveFiles = Volume<EmulatedDevice>;
 
 /// What a drive description says of a drive of zones or segments. How wide these are is found on its media.
 #[derive(Clone, Debug)]
@@ -58,13 +65,31 @@ impl FileDrive {
     /// Connects to the server of the drive, or opens it here where nobody serves it.
     ///
     /// # Errors
-    /// See [`TableDrive::open_or_connect`].
-    pub fn open_or_connect(&self, access: Access) -> Result<TableVolume, FileError> {
+    /// If it is not there, in use, of another kind, or cannot be trusted; if the server turns the client away; or if another process has the drive
+    /// open and does not serve it.
+    pub fn open_or_connect(&self, access: Access) -> Result<DriveFiles, FileError> {
         match self {
-            FileDrive::Tables(drive) => drive.open_or_connect(access),
+            FileDrive::Tables(drive) => open_tables(drive, access),
             FileDrive::Zones(drive) => drive.open(access),
         }
     }
+}
+
+fn open_tables(drive: &TableDrive, access: Access) -> Result<DriveFiles, FileError> {
+    if let Some(client) = drive.connect()? {
+        return Ok(Volume::Served(client));
+    }
+    drive.open(access).map(Volume::Here).map_err(|error| match (error, drive.server()) {
+        (FileError::Busy(text), Some(server)) => {
+            let server = written(server);
+            FileError::Busy(format!("{text}, and it is not served: nobody listens at {server}; run `openftl serve`"))
+        }
+        (FileError::Busy(text), None) => FileError::Busy(format!(
+            "{text}. It is not served: for several processes write files = \"unix:/run/lsm.sock\" in [host] of the drive description, \
+             and run `openftl serve`"
+        )),
+        (error, _) => error,
+    })
 }
 
 impl ZoneFileDrive {
@@ -96,7 +121,7 @@ impl ZoneFileDrive {
     ///
     /// # Errors
     /// If it is not there, in use, of another kind, has something else in its zones, or cannot be trusted.
-    pub fn open(&self, access: Access) -> Result<TableVolume, FileError> {
+    pub fn open(&self, access: Access) -> Result<DriveFiles, FileError> {
         let disk = self.flash.disk().expect("it was looked at");
         let (pace, timing) = self.flash.pace();
         placed(disk)?;
@@ -105,7 +130,7 @@ impl ZoneFileDrive {
     }
 }
 
-fn open_on(device: EmulatedDevice, access: Access, pace: Pace) -> Result<TableVolume, FileError> {
+fn open_on(device: EmulatedDevice, access: Access, pace: Pace) -> Result<DriveFiles, FileError> {
     let config = Config { payload: FrameForm::Bytes, host_frames: HOST_FRAMES, ..Config::default() };
     let volume = Volume::on_zones(device, config, access, pace, another_seed())?;
     if matches!(pace, Pace::Virtual) || access == Access::Inspect {
@@ -131,7 +156,7 @@ fn open_on(device: EmulatedDevice, access: Access, pace: Pace) -> Result<TableVo
 ///
 /// # Errors
 /// If it is no drive with files, in use, or cannot be trusted.
-pub fn open(path: &Path, access: Access) -> Result<TableVolume, FileError> {
+pub fn open(path: &Path, access: Access) -> Result<DriveFiles, FileError> {
     if !is_stored_drive(path) {
         return FileDrive::read(path)?.open_or_connect(access);
     }
@@ -199,7 +224,7 @@ mod tests {
             } else {
                 // As `openftl alfs mkfs` does.
                 let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
-                let drive = crate::segment_drive::open_stored(&disk, Access::ReadWrite, &mut clock).unwrap();
+                let drive = openftl_drive::segment_drive::open_stored(&disk, Access::ReadWrite, &mut clock).unwrap();
                 let made = openftl_alfs::Volume::format(drive, 7, (0, 0), FileTime::default(), &mut clock).unwrap();
                 let drive = made.unmount(&mut clock).map_err(|(_, error)| error).unwrap();
                 drop(drive.close(&mut clock).unwrap());
@@ -224,7 +249,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let disk = made(&folder, Face::Segments);
         let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
-        let mut drive = crate::segment_drive::open_stored(&disk, Access::ReadWrite, &mut clock).unwrap();
+        let mut drive = openftl_drive::segment_drive::open_stored(&disk, Access::ReadWrite, &mut clock).unwrap();
         let frame = drive.frames_mut().acquire(FrameForm::Bytes).unwrap();
         drive.frames_mut().bytes_mut(frame).fill(7);
         let (durability, handle) = (openftl_parts::Durability::Volatile, Handle::NONE);

@@ -1,7 +1,8 @@
 //! Files on zones that are full, or of which something fails, and how they go on.
 
 use crate::common::{bytes, content, reopen_zones, tiny_zones, write};
-use openftl_files::{FileError, FileKind, Volume};
+use openftl_files::{FileError, FileKind};
+use openftl_volumes::Volume;
 
 const BLOCK: u64 = openftl_core::BLOCK_BYTES as u64;
 

@@ -3,8 +3,9 @@
 use crate::common::{Server, bytes, connect, content, power_cut, reopen, tiny};
 use openftl_files::server::CONNECTIONS_MAX;
 use openftl_files::wire::{Answer, BODY_BYTES_MAX, HEAD_BYTES, Head, MAGIC, Request, VERSION};
-use openftl_files::{Client, FileError, FileKind, Files, Volume};
+use openftl_files::{Client, FileError, FileKind, Files};
 use openftl_media::EmulatedDevice;
+use openftl_volumes::Volume;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::io::{Read, Write};

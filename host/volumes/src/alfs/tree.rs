@@ -5,9 +5,9 @@
 
 use super::node::{FOLDER_MODE, Node, Place, attributes_of, kind_of};
 use super::shared::Shared;
-use crate::names::Names;
-use crate::{FileError, FileKind, path};
 use openftl_alfs::{Attributes, Entry, FileSystem, Inode, NewFile, Operation, RenameHow, Reply};
+use openftl_files::names::Names;
+use openftl_files::{FileError, FileKind, path};
 use openftl_media::Media;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -236,10 +236,10 @@ impl<M: Media> Shared<M> {
     }
 
     /// What is in a folder through the eyes of users, in the order of the names.
-    pub(super) fn list(&self, path: &str) -> Result<Vec<(String, crate::Attributes)>, FileError> {
+    pub(super) fn list(&self, path: &str) -> Result<Vec<(String, openftl_files::Attributes)>, FileError> {
         let tree = self.tree();
         let folder = self.folder(path)?;
-        let mut all: Vec<(String, crate::Attributes)> = self
+        let mut all: Vec<(String, openftl_files::Attributes)> = self
             .entries(path, folder)?
             .into_iter()
             .filter(|entry| path != "/" || entry.name != UNFINISHED.as_bytes()[1..])
@@ -277,11 +277,11 @@ impl<M: Media> Shared<M> {
 }
 
 /// A file through the eyes of users. Of one whose node cannot be read there is the name, so that nobody takes it for deleted.
-fn shown(entry: &Entry) -> crate::Attributes {
+fn shown(entry: &Entry) -> openftl_files::Attributes {
     let unknown = || {
         let is_folder = entry.kind == openftl_alfs::FileKind::Directory;
-        let kind = if is_folder { crate::FileKind::Folder } else { crate::FileKind::Log };
-        crate::Attributes { kind, bytes: 0, modified: 0 }
+        let kind = if is_folder { FileKind::Folder } else { FileKind::Log };
+        openftl_files::Attributes { kind, bytes: 0, modified: 0 }
     };
     entry.attributes.as_ref().map_or_else(unknown, attributes_of)
 }

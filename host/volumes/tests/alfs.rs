@@ -3,10 +3,11 @@
 use crate::common::{bytes, config, content, read_all, reopen_found, segments, tiny_alfs, tiny_device, write};
 use openftl_alfs::{FileSystem, FileTime, Inode, NewFile, Operation, Options, Reply};
 use openftl_core::{Clock, Nanos, Time};
-use openftl_files::{AlfsFiles, FileError, FileKind, Pace, PaceClock, Volume};
+use openftl_files::{FileError, FileKind, Pace, PaceClock};
 use openftl_media::EmulatedDevice;
 use openftl_parts::{Access, Config};
 use openftl_segments::SegmentFtl;
+use openftl_volumes::{AlfsFiles, Volume};
 use openftl_zones::{AskedLimits, Ftl, Limits, ZoneConfig};
 
 /// Runs operations on the file system of a device, as a mount would.

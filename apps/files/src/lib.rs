@@ -1,14 +1,14 @@
 //! `openftl files`: what is on a table drive, on one whose files are on zones or of an ALFS, or on the one that a server has open.
 
-use crate::cli;
-use crate::failure::Failure;
-use crate::terminal::{Ink, Palette, say};
+use openftl_command_line::cli;
+use openftl_command_line::failure::Failure;
+use openftl_command_line::terminal::{Ink, Palette, say};
 use openftl_core::units::ByteSize;
-use openftl_drive::file_drive::{self, FileDrive};
 use openftl_drive::small_file::is_stored_drive;
-use openftl_drive::table_drive::TableVolume;
-use openftl_files::{Attributes, FileError, FileKind, Volume};
+use openftl_drive_files::{DriveFiles, FileDrive};
+use openftl_files::{Attributes, FileError, FileKind};
 use openftl_parts::Access;
+use openftl_volumes::Volume;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -32,6 +32,10 @@ struct Listing {
     tables_all_bytes: u64,
 }
 
+/// Runs the command.
+///
+/// # Errors
+/// If it fails.
 pub fn run(arguments: &cli::Files) -> Result<(), Failure> {
     let files = open(&arguments.drive)?;
     if let Some(path) = &arguments.get {
@@ -40,9 +44,9 @@ pub fn run(arguments: &cli::Files) -> Result<(), Failure> {
     let folder = arguments.folder.as_deref().unwrap_or("/");
     let mut found = Vec::new();
     gather(&files, folder, &mut found)?;
-    let (tables_free_bytes, tables_all_bytes) = files.space().map_err(failure)?;
+    let (tables_free_bytes, tables_all_bytes) = files.space().map_err(Failure::from)?;
     if arguments.json {
-        return say(&crate::json(&Listing { files: found, tables_free_bytes, tables_all_bytes })?);
+        return say(&openftl_command_line::json(&Listing { files: found, tables_free_bytes, tables_all_bytes })?);
     }
     let palette = Palette::of_stdout();
     let mut text = String::new();
@@ -58,22 +62,22 @@ pub fn run(arguments: &cli::Files) -> Result<(), Failure> {
 }
 
 /// What is on a drive that is named itself, or by its description.
-fn open(drive: &Path) -> Result<TableVolume, Failure> {
+fn open(drive: &Path) -> Result<DriveFiles, Failure> {
     // It may only not have been stopped: see `assembly::open_as_it_is`.
     let failure_on = |error: FileError, disk: &Path| match error {
-        FileError::Corruption(_) => failure(error)
+        FileError::Corruption(_) => Failure::from(error)
             .fix(format_args!("`openftl check {}` opens it as for use, and says whether it is sound", disk.display())),
         FileError::Busy(_) => {
-            failure(error).fix("name its description (TOML) if it is served: its server is asked then")
+            Failure::from(error).fix("name its description (TOML) if it is served: its server is asked then")
         }
-        error => failure(error),
+        error => Failure::from(error),
     };
     if is_stored_drive(drive) {
-        return file_drive::open(drive, Access::Inspect).map_err(|error| failure_on(error, drive));
+        return openftl_drive_files::open(drive, Access::Inspect).map_err(|error| failure_on(error, drive));
     }
-    let described = FileDrive::read(drive).map_err(failure)?;
+    let described = FileDrive::read(drive).map_err(Failure::from)?;
     let Some(disk) = described.disk() else {
-        return match described.open_or_connect(Access::Inspect).map_err(failure)? {
+        return match described.open_or_connect(Access::Inspect).map_err(Failure::from)? {
             Volume::Here(_) | Volume::Zoned(_) | Volume::Alfs(_) => Err(Failure::bad_input(format_args!(
                 "{}: the drive is in memory, and gone with its program",
                 drive.display()
@@ -83,14 +87,14 @@ fn open(drive: &Path) -> Result<TableVolume, Failure> {
         };
     };
     described.open_or_connect(Access::Inspect).map_err(|error| match error {
-        error @ FileError::Busy(_) => failure(error),
+        error @ FileError::Busy(_) => Failure::from(error),
         error => failure_on(error, disk),
     })
 }
 
 /// A folder, and what is in it.
-fn gather(files: &TableVolume, folder: &str, found: &mut Vec<Found>) -> Result<(), Failure> {
-    for (name, Attributes { kind, bytes, modified }) in files.list(folder).map_err(failure)? {
+fn gather(files: &DriveFiles, folder: &str, found: &mut Vec<Found>) -> Result<(), Failure> {
+    for (name, Attributes { kind, bytes, modified }) in files.list(folder).map_err(Failure::from)? {
         let path = if folder == "/" { format!("/{name}") } else { format!("{}/{name}", folder.trim_end_matches('/')) };
         found.push(Found { path: path.clone(), kind: word(kind), bytes, modified_s: modified });
         if kind == FileKind::Folder {
@@ -100,13 +104,13 @@ fn gather(files: &TableVolume, folder: &str, found: &mut Vec<Found>) -> Result<(
     Ok(())
 }
 
-fn copy_out(files: &TableVolume, path: &str) -> Result<(), Failure> {
-    let reader = files.open_read(path).map_err(failure)?;
+fn copy_out(files: &DriveFiles, path: &str) -> Result<(), Failure> {
+    let reader = files.open_read(path).map_err(Failure::from)?;
     let mut buffer = vec![0; COPY_BYTES];
     let mut out = std::io::stdout().lock();
     let mut at = 0;
     while at < reader.bytes() {
-        let count = reader.read(at, &mut buffer).map_err(failure)?;
+        let count = reader.read(at, &mut buffer).map_err(Failure::from)?;
         match out.write_all(&buffer[..count]) {
             // Whoever reads has enough.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
@@ -122,15 +126,5 @@ fn word(kind: FileKind) -> &'static str {
         FileKind::Table => "table",
         FileKind::Log => "log",
         FileKind::Folder => "folder",
-    }
-}
-
-/// What went wrong with a file, as a command says it.
-pub fn failure(error: FileError) -> Failure {
-    match error {
-        FileError::NotFound(_) | FileError::Invalid(_) | FileError::NotSupported(_) | FileError::Exists(_) => {
-            Failure::bad_input_with_fix(error)
-        }
-        _ => Failure::failed(error),
     }
 }

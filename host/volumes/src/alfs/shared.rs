@@ -1,14 +1,15 @@
 //! The file system behind its lock, and what its users share.
 
 use super::tree::Tree;
-use crate::FileError;
-use crate::files::{Counts, FileStatistics};
+
 use openftl_alfs::{FileSystem, MountError, Operation, Refusal, Reply, Ticket, Volume};
 use openftl_core::Time;
-use openftl_dispatch::{Alarm, JumpingClock, Pace, PaceClock, ServeClock, Stopped, Turns, WallClock};
+use openftl_dispatch::{Pace, PaceClock, Stopped};
+use openftl_files::{Counts, FileError, FileStatistics};
 use openftl_media::Media;
 use openftl_parts::IoError;
 use openftl_segments::SegmentFtl;
+use openftl_turns::{Alarm, JumpingClock, ServeClock, Turns, WallClock};
 use openftl_zones::{Ftl, ZoneFtl, ZoneStatistics};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -242,24 +243,21 @@ fn refused<M: Media>(fs: &Fs<M>, path: &str, refusal: Refusal) -> FileError {
     }
 }
 
-impl From<MountError> for FileError {
-    fn from(error: MountError) -> FileError {
-        let text = error.to_string();
-        match error {
-            MountError::Drive(IoError::ReadOnly) => FileError::ReadOnly(text),
-            MountError::Drive(_) | MountError::Stopped(_) => FileError::Io(text),
-            MountError::NoRecord(_) | MountError::RecordsGone | MountError::NothingToRebuild => {
-                FileError::Corruption(text)
-            }
-            MountError::NoSegments
-            | MountError::TooFewSegments { .. }
-            | MountError::SegmentsTooShort { .. }
-            | MountError::TooLarge { .. }
-            | MountError::TooFewOpen { .. }
-            | MountError::TooFewFrames { .. }
-            | MountError::OtherVersion(_)
-            | MountError::NoVolume
-            | MountError::OtherShape { .. } => FileError::Invalid(text),
-        }
+/// Why a file system cannot be used.
+pub(super) fn mount_error(error: &MountError) -> FileError {
+    let text = error.to_string();
+    match error {
+        MountError::Drive(IoError::ReadOnly) => FileError::ReadOnly(text),
+        MountError::Drive(_) | MountError::Stopped(_) => FileError::Io(text),
+        MountError::NoRecord(_) | MountError::RecordsGone | MountError::NothingToRebuild => FileError::Corruption(text),
+        MountError::NoSegments
+        | MountError::TooFewSegments { .. }
+        | MountError::SegmentsTooShort { .. }
+        | MountError::TooLarge { .. }
+        | MountError::TooFewOpen { .. }
+        | MountError::TooFewFrames { .. }
+        | MountError::OtherVersion(_)
+        | MountError::NoVolume
+        | MountError::OtherShape { .. } => FileError::Invalid(text),
     }
 }
