@@ -357,7 +357,7 @@ mod tests {
         let hosts = [
             "host/server",
             "host/dispatch",
-            "host/files",
+            "host/volumes",
             "host/nvme-media",
             "host/nvme-pages",
             "host/nvme-values",
