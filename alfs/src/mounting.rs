@@ -161,6 +161,44 @@ pub fn has_records(target: &mut impl SegmentTarget, clock: &mut dyn Clock) -> Re
     Ok(is_found)
 }
 
+/// Blocks that the making of a volume has written when its first record is whole, and some more.
+const BLOCKS_OF_FORMAT: u32 = 16;
+
+/// Whether a drive that cannot be mounted for this reason is empty, or holds no more than a power cut has left of [`Volume::format`]: a root folder
+/// and a first record that was not written to its end. Nobody loses anything if a volume is made there.
+///
+/// # Errors
+/// If the drive fails. What cannot be read may have been anything.
+pub fn is_unfinished(
+    target: &mut impl SegmentTarget,
+    why: &MountError,
+    clock: &mut dyn Clock,
+) -> Result<bool, MountError> {
+    if !matches!(why, MountError::NoVolume | MountError::NoRecord(_) | MountError::RecordsGone) {
+        return Ok(false);
+    }
+    let shape = shape_of(target)?;
+    let written = |target: &mut _, segment| SegmentTarget::segment(target, segment).written;
+    let begun: Vec<u32> = (0..shape.segments).filter(|segment| written(target, *segment) > 0).collect();
+    // The first record is in the last anchor; what is in another one was written later.
+    if begun.iter().any(|segment| *segment < ANCHORS - 1 || written(target, *segment) > BLOCKS_OF_FORMAT) {
+        return Ok(false);
+    }
+    let mut is_of_format = true;
+    for segment in begun {
+        let count = written(target, segment);
+        read_each(target, clock, shape.first_of(segment), count, &mut |_, block| {
+            is_of_format &= match block.map(look) {
+                Some(Ok(Seen { kind: Kind::Record, sequence, .. })) => segment < ANCHORS && sequence == 1,
+                Some(Ok(Seen { kind: Kind::Inode, identity, .. })) => identity == Inode::ROOT.0,
+                Some(Ok(Seen { kind: Kind::NodeMap, .. })) => true,
+                Some(_) | None => false,
+            };
+        })?;
+    }
+    Ok(is_of_format)
+}
+
 impl<T: SegmentTarget> Volume<T> {
     /// Makes a volume on a drive, whatever is there. `id` is drawn by chance, so that nothing of an earlier volume is taken for its own; `owner` and
     /// `group` have its root.

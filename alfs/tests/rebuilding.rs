@@ -2,9 +2,10 @@
 
 use crate::host::Host;
 use openftl_alfs::block::{Kind, look, seal, zeroes};
+use openftl_alfs::mounting::is_unfinished;
 use openftl_alfs::segments::ANCHORS;
 use openftl_alfs::{FileKind, Inode, MountError, Operation, Options, RebuildReport, Refusal, RenameHow, Reply, Volume};
-use openftl_core::{Clock, FrameForm};
+use openftl_core::{Clock, FrameForm, Time, VirtualClock};
 use openftl_parts::target::{BlockTarget, Durability, Request, Target};
 use openftl_segments::MemorySegments;
 use std::collections::BTreeMap;
@@ -293,7 +294,7 @@ fn a_patch_of_a_sync_that_did_not_end_does_not_come_back_with_a_rebuild() {
 
 #[test]
 fn where_there_is_no_file_system_nothing_is_rebuilt() {
-    let (mut clock, time) = (openftl_core::VirtualClock::default(), openftl_alfs::FileTime::default());
+    let (mut clock, time) = (VirtualClock::default(), openftl_alfs::FileTime::default());
     let drive = MemorySegments::new(64, 16, 600);
     let Err((mut drive, error)) = Volume::rebuild(drive, (0, 0), time, &mut clock, &mut |_, _| ()) else { panic!() };
     assert_eq!(error, MountError::NothingToRebuild);
@@ -309,4 +310,48 @@ fn where_there_is_no_file_system_nothing_is_rebuilt() {
     assert_eq!(error, MountError::NoVolume, "another host has written it");
     let rebuilt = Volume::rebuild(drive, (0, 0), time, &mut clock, &mut |_, _| ());
     assert_eq!(rebuilt.map(|_| ()).map_err(|(_, error)| error), Err(MountError::NothingToRebuild));
+}
+
+/// A drive with the blocks of those segments of `drive` that are `kept`.
+fn copied(drive: &MemorySegments, kept: impl Fn(u32) -> bool) -> MemorySegments {
+    let mut copy = MemorySegments::new(64, 16, 600);
+    let blocks: Vec<u64> = drive.written().filter(|block| kept((block / 16) as u32)).collect();
+    for block in blocks {
+        let frame = copy.frames_mut().acquire(FrameForm::Bytes).unwrap();
+        *copy.frames_mut().bytes_mut(frame) = *drive.block(block).unwrap();
+        let (durability, handle) = (Durability::Durable, openftl_parts::words::Handle::NONE);
+        copy.submit(Time::ZERO, 0, Request::Write { first: block, frames: &[frame], durability, handle }).unwrap();
+        copy.poll(Time::ZERO, &mut Vec::new());
+    }
+    copy
+}
+
+/// Why the drive is not mounted, and whether it holds what the making of a volume leaves that was cut off.
+fn judged(drive: MemorySegments) -> (MountError, bool) {
+    let mut clock = VirtualClock::default();
+    let Err((mut drive, why)) = Volume::mount(drive, Options::default(), &mut clock) else { panic!("it is mounted") };
+    let is_unfinished = is_unfinished(&mut drive, &why, &mut clock).unwrap();
+    (why, is_unfinished)
+}
+
+#[test]
+fn what_a_cut_off_making_leaves_is_told_from_a_volume_that_lost_its_records() {
+    let mut clock = VirtualClock::default();
+    let (drive, time) = (MemorySegments::new(64, 16, 600), openftl_alfs::FileTime::default());
+    let made = Volume::format(drive, 7, (0, 0), time, &mut clock).unwrap().into_target();
+    assert!(Volume::mount(copied(&made, |_| true), Options::default(), &mut clock).is_ok());
+    assert_eq!(judged(copied(&made, |_| false)), (MountError::NoVolume, true));
+    assert_eq!(judged(copied(&made, |segment| segment >= ANCHORS)), (MountError::RecordsGone, true));
+    let (why, is_unfinished) = judged(copied(&made, |segment| segment < ANCHORS));
+    assert!(matches!(why, MountError::NoRecord(_)) && is_unfinished, "{why}");
+    let mut lost = copied(&made, |_| true);
+    damage_all(&mut lost, Kind::Record, 0);
+    assert!(!judged(lost).1, "what cannot be read may have been anything");
+    let (host, _) = patched();
+    let used = host.volume.unwrap().into_target();
+    assert_eq!(
+        judged(copied(&used, |segment| segment >= ANCHORS)),
+        (MountError::RecordsGone, false),
+        "a file is there"
+    );
 }

@@ -261,13 +261,25 @@ pub enum StoreName {
 }
 
 impl DriveDescription {
-    /// Reads `path`. Files that it names are looked for beside it.
+    /// Reads `path`, which was given as `--drive`. Files that it names are looked for beside it.
     ///
     /// # Errors
     /// If it cannot be read, or not be understood.
     pub fn read(path: &Path) -> Result<DriveDescription, Failure> {
+        DriveDescription::read_as("--drive ", path)
+    }
+
+    /// The same for a path that was given alone, as an argument or to a library.
+    ///
+    /// # Errors
+    /// See [`DriveDescription::read`].
+    pub fn read_alone(path: &Path) -> Result<DriveDescription, Failure> {
+        DriveDescription::read_as("", path)
+    }
+
+    fn read_as(flag: &str, path: &Path) -> Result<DriveDescription, Failure> {
         let text = small_file::read_text(path).map_err(|error| {
-            let failure = Failure::bad_input(format_args!("--drive {}: {error}", path.display()));
+            let failure = Failure::bad_input(format_args!("{flag}{}: {error}", path.display()));
             match error {
                 SmallFileError::Drive => failure
                     .fix("`openftl serve`, `check`, `inspect` and `files` take a drive by its name, without --drive"),

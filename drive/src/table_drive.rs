@@ -41,7 +41,7 @@ impl TableDrive {
     /// # Errors
     /// If it cannot be read or understood, or is of another kind of drive.
     pub fn read(path: &Path) -> Result<TableDrive, FileError> {
-        let file = DriveDescription::read(path).map_err(|failure| invalid_as_said(&failure))?;
+        let file = DriveDescription::read_alone(path).map_err(|failure| invalid_as_said(&failure))?;
         TableDrive::of(&file).map_err(|error| error.of(&path.display().to_string()))
     }
 

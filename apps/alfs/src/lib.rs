@@ -2,7 +2,7 @@
 
 mod place;
 
-use openftl_alfs::mounting::MountError;
+use openftl_alfs::mounting::{MountError, is_unfinished};
 use openftl_alfs::segments::{ANCHORS, Log, Shape, State};
 use openftl_alfs::{CheckReport, Options, RebuildReport, Volume};
 use openftl_command_line::cli::alfs::{Alfs, AlfsCommand, AlfsDump, AlfsFsck, AlfsMkfs, AlfsMount, AlfsStat};
@@ -14,7 +14,6 @@ use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_fuse::{Mount, MountOptions, ServeClock, ServeOptions, Stopper, WallClock, serve};
 use openftl_lab::picture::thousands;
 use openftl_parts::Access;
-use openftl_parts::target::{BlockTarget, SegmentTarget};
 use place::AlfsDrive;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -56,18 +55,23 @@ fn mkfs(arguments: &AlfsMkfs) -> Result<(), Failure> {
     let read_only = Options { is_read_only: true, ..Options::default() };
     let (drive, there) = match Volume::mount(drive, read_only, &mut clock) {
         Ok(volume) => (volume.into_target(), Some("there is a file system")),
-        Err((drive, MountError::NoVolume)) if is_empty(&drive) => (drive, None),
-        Err((drive, MountError::NoVolume)) => (drive, Some("its segments were written by another host")),
-        Err((drive, MountError::OtherVersion(_))) => {
-            (drive, Some("there is a file system of another version of the format"))
-        }
-        Err((drive, MountError::NoRecord(_) | MountError::RecordsGone | MountError::OtherShape { .. })) => {
-            (drive, Some("there is a file system that cannot be mounted"))
-        }
-        Err((drive, error)) => {
-            let failure = drive.refused(path, error);
-            drive.close(&mut clock)?;
-            return Err(failure);
+        Err((mut drive, why)) => {
+            // What cannot be read is not taken for nothing.
+            let is_unfinished = matches!(is_unfinished(&mut drive, &why, &mut clock), Ok(true));
+            let there = match why {
+                _ if is_unfinished => None,
+                MountError::NoVolume => Some("its segments were written by another host"),
+                MountError::OtherVersion(_) => Some("there is a file system of another version of the format"),
+                MountError::NoRecord(_) | MountError::RecordsGone | MountError::OtherShape { .. } => {
+                    Some("there is a file system that cannot be mounted")
+                }
+                error => {
+                    let failure = drive.refused(path, error);
+                    drive.close(&mut clock)?;
+                    return Err(failure);
+                }
+            };
+            (drive, there)
         }
     };
     if let Some(there) = there.filter(|_| !arguments.force) {
@@ -92,12 +96,6 @@ fn mkfs(arguments: &AlfsMkfs) -> Result<(), Failure> {
         thousands(shape.segments.into()),
         bytes(shape.segment_blocks.into()),
     ))
-}
-
-/// Whether nothing is written to any segment.
-fn is_empty(drive: &AlfsDrive) -> bool {
-    let segments = drive.segment_blocks().map_or(0, |blocks| drive.blocks() / blocks);
-    (0..segments as u32).all(|segment| drive.segment(segment).written == 0)
 }
 
 /// So many of these.

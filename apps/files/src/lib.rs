@@ -57,8 +57,17 @@ pub fn run(arguments: &cli::Files) -> Result<(), Failure> {
     let count = |kind| found.iter().filter(|file| file.kind == word(kind)).count();
     let (tables, logs) = (count(FileKind::Table), count(FileKind::Log));
     let (free, all) = (ByteSize(tables_free_bytes), ByteSize(tables_all_bytes));
-    _ = writeln!(text, "{tables} tables, {logs} log files; room for {free} more in tables, of {all}");
+    let place = if has_tables(&files) { " in tables" } else { "" };
+    _ = writeln!(text, "{tables} tables, {logs} log files; room for {free} more{place}, of {all}");
     say(&text)
+}
+
+/// Whether it is a table drive, which has a place of its own for log files.
+fn has_tables(files: &DriveFiles) -> bool {
+    match files {
+        Volume::Here(_) | Volume::Served(_) => true,
+        Volume::Zoned(_) | Volume::Alfs(_) => false,
+    }
 }
 
 /// What is on a drive that is named itself, or by its description.

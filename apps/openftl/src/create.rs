@@ -124,6 +124,9 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
     let is_for_nvme = made.zones.is_some() || kinds.iter().any(|kind| *kind != PartKind::Block);
     let nvme = if is_for_nvme { " --nvme-tcp 127.0.0.1:4420" } else { "" };
     _ = writeln!(text, "\nNext\n  openftl serve {}{nbd}{nvme}", disk.display());
+    if let Some(ZonesMade::Segments { .. }) = made.zones {
+        _ = writeln!(text, "  openftl alfs mkfs {}", disk.display());
+    }
     say(&text)
 }
 

@@ -41,7 +41,7 @@ impl FileDrive {
     /// # Errors
     /// If it cannot be read or understood, or is of another kind of drive.
     pub fn read(path: &Path) -> Result<FileDrive, FileError> {
-        let file = DriveDescription::read(path).map_err(|failure| invalid_as_said(&failure))?;
+        let file = DriveDescription::read_alone(path).map_err(|failure| invalid_as_said(&failure))?;
         let drive = match file.ftl.kind {
             Some(FtlKind::Zones | FtlKind::Segments) => ZoneFileDrive::of(&file).map(FileDrive::Zones),
             Some(FtlKind::Tables) => TableDrive::of(&file).map(FileDrive::Tables),

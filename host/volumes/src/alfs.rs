@@ -39,12 +39,13 @@ pub use tree::UNFINISHED;
 pub use writer::{AlfsSync, AlfsWriter};
 
 use node::{FOLDER_MODE, LOG_MODE, Node, Place, TABLE_MODE, attributes_of, kind_of};
+use openftl_alfs::mounting::is_unfinished;
 use openftl_alfs::{FileKind as Kind, FileTime, MountError, Operation, Options, Volume};
 use openftl_core::{BLOCK_BYTES, Time};
 use openftl_dispatch::{Pace, PaceClock, Watch};
 use openftl_files::{Attributes, Counts, FileError, FileKind, now_s, path};
 use openftl_media::Media;
-use openftl_parts::target::{SegmentTarget, Target};
+use openftl_parts::target::Target;
 use openftl_parts::{Access, Config};
 use openftl_segments::SegmentFtl;
 use openftl_turns::Alarm;
@@ -102,24 +103,23 @@ impl<M: Media> AlfsFiles<M> {
             _ if drive.is_read_only() => Some("the drive takes no more writes: what is there can be read"),
             _ => None,
         };
-        let drive = if refusal.is_some() || !is_empty(&drive) {
-            drive
-        } else {
-            let made: Result<Fs<M>, _> = Volume::format(drive, id, owner(), time_of_day(), &mut clock);
-            let made = made.map_err(|error| shared::mount_error(&error))?;
-            made.unmount(&mut clock).map_err(|(_, error)| shared::mount_error(&error))?
-        };
         let options = Options { is_read_only: refusal.is_some(), ..Options::default() };
-        let fs = Volume::mount(drive, options, &mut clock).map_err(|(drive, error)| match error {
-            MountError::NoVolume if is_empty(&drive) => FileError::Invalid(
-                "there is no file system on the drive yet: the first program that opens it for use, or `openftl alfs mkfs`, makes it".to_owned(),
-            ),
-            MountError::NoVolume => FileError::Invalid(
-                "somebody else has written to these segments; make a new drive for files, or a file system in their place (`openftl alfs mkfs --force`)"
-                    .to_owned(),
-            ),
-            error => shared::mount_error(&error),
-        })?;
+        let fs = match Volume::mount(drive, options, &mut clock) {
+            Ok(fs) => fs,
+            Err((mut drive, why)) => {
+                let failed = |error: MountError| shared::mount_error(&error);
+                match is_unfinished(&mut drive, &why, &mut clock).map_err(failed)? {
+                    false => return Err(refused(why)),
+                    true if refusal.is_some() => return Err(FileError::Invalid(
+                        "there is no file system on the drive yet: the first program that opens it for use, or `openftl alfs mkfs`, makes it".to_owned(),
+                    )),
+                    true => {}
+                }
+                let made: Fs<M> = Volume::format(drive, id, owner(), time_of_day(), &mut clock).map_err(failed)?;
+                let drive = made.unmount(&mut clock).map_err(|(_, error)| failed(error))?;
+                Volume::mount(drive, options, &mut clock).map_err(|(_, error)| failed(error))?
+            }
+        };
         let files = AlfsFiles { shared: Arc::new(Shared::new(fs, &clock, refusal)) };
         if refusal.is_none() {
             files.shared.sweep()?;
@@ -432,10 +432,15 @@ impl<M: Media> AlfsFiles<M> {
     }
 }
 
-/// Whether nothing is written to any segment.
-fn is_empty(drive: &impl SegmentTarget) -> bool {
-    let segments = drive.segment_blocks().map_or(0, |blocks| drive.blocks() / blocks);
-    (0..segments as u32).all(|segment| drive.segment(segment).written == 0)
+/// Why a drive on which something is written is not opened.
+fn refused(why: MountError) -> FileError {
+    match why {
+        MountError::NoVolume => FileError::Invalid(
+            "somebody else has written to these segments; make a new drive for files, or a file system in their place (`openftl alfs mkfs --force`)"
+                .to_owned(),
+        ),
+        why => shared::mount_error(&why),
+    }
 }
 
 fn time_of_day() -> FileTime {

@@ -2,12 +2,13 @@
 
 use crate::common::{config, segments, zones};
 use crate::play::{Play, Snapshot, fits, found, in_short};
-use openftl_files::{Pace, ZoneFiles};
+use openftl_core::Time;
+use openftl_files::{Pace, PaceClock, ZoneFiles};
 use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
 use openftl_parts::{Access, Config};
 use openftl_sim::wire::{CrashPoint, Wire};
 use openftl_volumes::{AlfsFiles, Volume};
-use openftl_zones::ZoneConfig;
+use openftl_zones::{Ftl, ZoneConfig, ZoneFtl};
 
 /// One opening in so many is cut off in its turn, everywhere.
 const RECOVERIES: u64 = 499;
@@ -151,5 +152,26 @@ fn files_of_an_alfs_bear_every_power_cut() {
         let counts = judge_each(&wire, &volume, seed, (0..60).map(|_| step()));
         println!("seed {seed}: {counts:?}");
         assert!(counts.points > 300 && (seed > 0 || counts.recovery_points > 100), "{counts:?}");
+    }
+}
+
+/// Where nothing was yet, whatever was begun is begun anew.
+#[test]
+fn the_very_first_opening_bears_every_power_cut() {
+    for (seed, made) in [(0, segments()), (1, zones(2))] {
+        for profile in [unprotected(), Profile::builtin("tiny").unwrap()] {
+            let (wire, made) = (wire(profile, 64, seed), ZoneConfig { zones: Some(64), ..made });
+            let mut clock = PaceClock { pace: Pace::Virtual, now: Time::ZERO };
+            drop(ZoneFtl::format(wire.clone(), small(), made, &mut clock).unwrap().close(&mut clock).unwrap());
+            wire.watch();
+            let volume = opened(wire.clone(), "a new drive");
+            let points = wire.crash_points();
+            assert!(points.len() > 5, "{} states", points.len());
+            for point in points {
+                let what = format!("face {:?}, event {}, torn {}", made.face, point.event, point.torn);
+                assert_eq!(opened(point.device, &what).list("/"), Ok(Vec::new()), "{what}");
+            }
+            assert_eq!(volume.close(), Ok(true));
+        }
     }
 }
