@@ -5,7 +5,7 @@
 
 use super::overlay::Overlay;
 use super::page_cache::PageCache;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -18,6 +18,20 @@ pub(super) enum Disk {
     Simulated(PageCache),
     /// A file that is looked at, and not written.
     LookedAt(Overlay),
+}
+
+impl Drop for Disk {
+    /// Gives the lock back. A process that another thread is starting has the file, too, until it runs its program: if the lock were left to the last
+    /// one that closes the file, the drive would be in use for a while after it was closed.
+    fn drop(&mut self) {
+        let file = match self {
+            Disk::File(file) => &*file,
+            Disk::LookedAt(overlay) => overlay.file(),
+            Disk::Simulated(_) => return,
+        };
+        // Who has a lock can give it back.
+        let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+    }
 }
 
 impl Disk {
@@ -135,5 +149,26 @@ impl Disk {
             Disk::Simulated(cache) => cache.sync(),
             Disk::LookedAt(_) => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FileStore, Profile, StoreError};
+
+    #[test]
+    fn a_drive_that_is_closed_is_free_although_a_process_that_is_being_started_has_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drive.oftl");
+        drop(FileStore::create(&path, &Profile::builtin("tiny").unwrap(), 8, &[], 1).unwrap());
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let of_another_process = file.try_clone().unwrap();
+        let disk = Disk::File(file);
+        assert!(matches!(FileStore::open(&path), Err(StoreError::Locked { .. })));
+        drop(disk);
+        assert!(FileStore::open(&path).is_ok());
+        drop(of_another_process);
     }
 }

@@ -22,6 +22,10 @@ impl Overlay {
         Overlay { file, pages: Mutex::default() }
     }
 
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }

@@ -130,6 +130,9 @@ fn a_drive_is_operated_at_the_control_socket_that_its_server_is_passed() {
 
 #[test]
 fn a_table_drive_is_served_at_the_socket_that_its_description_names_and_at_no_other() {
+    if !runs_here(&[Need::Command("files")]) {
+        return;
+    }
     let manager = Manager::new();
     let description = manager.place("lsm.toml");
     let text = format!(

@@ -63,7 +63,9 @@ fn a_drive_or_a_file_without_end_is_not_read_where_text_is_wanted() {
         }
     }
     // A drive of the other kind.
-    run_openftl(["files", drive.file()]).failed().saying(&["disk.oftl"]);
+    if runs_here(&[Need::Command("files")]) {
+        run_openftl(["files", drive.file()]).failed().saying(&["disk.oftl"]);
+    }
 }
 
 #[test]

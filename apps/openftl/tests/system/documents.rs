@@ -560,11 +560,12 @@ pages! {
     flash_is_served_as_the_guide_says: "docs/guide/open-channel.md" needs [];
     zones_are_served_as_the_guide_says: "docs/guide/zones.md" needs [];
     segments_are_served_as_the_guide_says: "docs/guide/segments.md" needs [];
-    a_file_system_is_mounted_as_the_guide_says: "docs/guide/alfs.md" needs [Need::Fuse, FUSERMOUNT, Need::Command("alfs")];
+    a_file_system_is_mounted_as_the_guide_says: "docs/guide/alfs.md" needs
+        [Need::Fuse, FUSERMOUNT, Need::Command("alfs"), Need::Command("files")];
     pages_are_kept_as_the_guide_says: "docs/guide/pages.md" needs [];
     values_are_kept_as_the_guide_says: "docs/guide/values.md" needs [REDIS_CLI];
     sqlite_keeps_databases_as_the_guide_says: "docs/guide/sqlite.md" needs [Need::Sqlite];
-    table_drives_do_what_the_guide_says: "docs/guide/tables.md" needs [];
+    table_drives_do_what_the_guide_says: "docs/guide/tables.md" needs [Need::Command("files")];
     errors_are_those_of_the_guide: "docs/guide/errors.md" needs [];
     a_server_is_logged_as_the_guide_says: "docs/guide/logging.md" needs [NBDINFO, JQ];
     power_cuts_do_what_their_page_says: "docs/POWER_CUTS.md" needs [QEMU_IO, FIO];

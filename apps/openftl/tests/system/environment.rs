@@ -35,7 +35,7 @@ pub enum Need {
 }
 
 /// The commands that are programs of their own.
-pub const COMMANDS: [&str; 3] = ["alfs", "explore", "reproduce"];
+pub const COMMANDS: [&str; 4] = ["alfs", "explore", "files", "reproduce"];
 
 /// The program of such a command.
 pub fn beside(openftl: &str, command: &str) -> PathBuf {
