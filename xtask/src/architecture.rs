@@ -138,7 +138,7 @@ fn long_files() -> Result<Vec<String>, String> {
 }
 
 /// Adds the Rust files of a folder that are code: neither below `tests` nor tests beside the code.
-fn source_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+pub fn source_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();

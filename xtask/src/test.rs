@@ -378,6 +378,37 @@ mod tests {
         }
     }
 
+    /// Nobody would run them.
+    #[test]
+    fn what_is_built_without_tests_has_none() {
+        let root = shell::root();
+        let workspace = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
+        let members = workspace.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
+        let mut looked_at = 0;
+        for folder in
+            members.split(',').map(|member| member.trim().trim_matches('"')).filter(|member| !member.is_empty())
+        {
+            let manifest = std::fs::read_to_string(root.join(folder).join("Cargo.toml")).unwrap();
+            let library = manifest.split("\n[").find(|section| section.starts_with("lib]"));
+            let sources = match library {
+                Some(section) if section.contains("test = false") => root.join(folder).join("src"),
+                _ if manifest.contains("test = false") => root.join(folder).join("src/main.rs"),
+                _ => continue,
+            };
+            looked_at += 1;
+            let mut files = Vec::new();
+            match sources.is_dir() {
+                true => crate::architecture::source_files(&sources, &mut files).unwrap(),
+                false => files.push(sources),
+            }
+            for file in files {
+                let text = std::fs::read_to_string(&file).unwrap();
+                assert!(!text.contains("#[test]"), "{}: its crate is built without tests", file.display());
+            }
+        }
+        assert!(looked_at > 0);
+    }
+
     #[test]
     fn a_test_left_out_fails_the_run_only_where_all_are_required() {
         let all = Options { require_all: true, quick: false };
