@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 700;
 
 /// Files that are longer, and the lines that they may have: each is to be split where it folds, and none may grow.
-const LONG: [(&str, usize); 6] = [
+const LONG: [(&str, usize); 5] = [
     ("sim/src/world.rs", 870),
     ("ftl/tables/src/drive.rs", 790),
     ("sim/src/table_world.rs", 790),
-    ("lab/real-time/src/ox_lightlsm.rs", 820),
     ("host/nvme-auth/src/messages.rs", 750),
     ("host/nvme/src/target.rs", 730),
 ];
