@@ -16,12 +16,12 @@
 //! |---|---|
 //! | this one | the loads, and the drive |
 //! | [`measured`] | what was measured |
-//! | [`told`] | tables and plots of it |
+//! | [`telling`] | tables and plots of it |
 //! | [`findings`] | what follows from it |
 
 mod findings;
 mod measured;
-mod told;
+mod telling;
 
 use crate::ext4;
 use crate::rocksdb::{Bench, RocksDb};
@@ -30,7 +30,7 @@ use measured::{Churn, Measured, Results, Round};
 use openftl_core::BLOCK_BYTES;
 use openftl_experiments::{Assistant, Experiment, ExperimentError, Options, Paper, Run};
 use openftl_media::Profile;
-use told::told;
+use telling::told;
 
 /// The experiment.
 pub const EXPERIMENT: Experiment = Experiment {
