@@ -50,7 +50,7 @@ use openftl_parts::{Access, Config};
 use openftl_segments::SegmentFtl;
 use openftl_turns::Alarm;
 use openftl_zones::{Face, Ftl, ZoneConfig, ZoneFtl};
-use shared::{Drive, Fs, Shared};
+use shared::{Drive, Fs, Shared, mount_error};
 use std::sync::{Arc, MutexGuard};
 use tree::{Found, Name, Tree, owner, usable};
 
@@ -71,7 +71,7 @@ impl<M: Media> Clone for AlfsFiles<M> {
 /// If the drive fails.
 pub(crate) fn is_meant<M: Media>(drive: &mut Drive<M>, clock: &mut PaceClock) -> Result<bool, FileError> {
     Ok(drive.zones().face() == Face::Segments
-        || openftl_alfs::mounting::has_records(drive, clock).map_err(|error| shared::mount_error(&error))?)
+        || openftl_alfs::mounting::has_records(drive, clock).map_err(mount_error)?)
 }
 
 impl<M: Media> AlfsFiles<M> {
@@ -91,7 +91,8 @@ impl<M: Media> AlfsFiles<M> {
         AlfsFiles::adopt(drive, clock, Access::ReadWrite, id)
     }
 
-    /// Takes over a drive whose segments are a file system's. If nothing is written to them, one is made, whose number is `id`.
+    /// Takes over a drive whose segments are a file system's. If nothing is written to them, or no more than a power cut has left of one that was being made, one is made,
+    /// whose number is `id`.
     pub(crate) fn adopt(
         drive: Drive<M>,
         mut clock: PaceClock,
@@ -107,17 +108,16 @@ impl<M: Media> AlfsFiles<M> {
         let fs = match Volume::mount(drive, options, &mut clock) {
             Ok(fs) => fs,
             Err((mut drive, why)) => {
-                let failed = |error: MountError| shared::mount_error(&error);
-                match is_unfinished(&mut drive, &why, &mut clock).map_err(failed)? {
+                match is_unfinished(&mut drive, &why, &mut clock).map_err(mount_error)? {
                     false => return Err(refused(why)),
                     true if refusal.is_some() => return Err(FileError::Invalid(
                         "there is no file system on the drive yet: the first program that opens it for use, or `openftl alfs mkfs`, makes it".to_owned(),
                     )),
                     true => {}
                 }
-                let made: Fs<M> = Volume::format(drive, id, owner(), time_of_day(), &mut clock).map_err(failed)?;
-                let drive = made.unmount(&mut clock).map_err(|(_, error)| failed(error))?;
-                Volume::mount(drive, options, &mut clock).map_err(|(_, error)| failed(error))?
+                let made: Fs<M> = Volume::format(drive, id, owner(), time_of_day(), &mut clock).map_err(mount_error)?;
+                let drive = made.unmount(&mut clock).map_err(|(_, error)| mount_error(error))?;
+                Volume::mount(drive, options, &mut clock).map_err(|(_, error)| mount_error(error))?
             }
         };
         let files = AlfsFiles { shared: Arc::new(Shared::new(fs, &clock, refusal)) };
@@ -157,7 +157,7 @@ impl<M: Media> AlfsFiles<M> {
         // The drive is closed whatever became of this.
         let (drive, unmounted) = match fs.unmount(&mut clock) {
             Ok(drive) => (drive, Ok(())),
-            Err((drive, error)) => (drive, Err(shared::mount_error(&error))),
+            Err((drive, error)) => (drive, Err(mount_error(error))),
         };
         let media = drive.close(&mut clock)?;
         unmounted?;
@@ -439,7 +439,7 @@ fn refused(why: MountError) -> FileError {
             "somebody else has written to these segments; make a new drive for files, or a file system in their place (`openftl alfs mkfs --force`)"
                 .to_owned(),
         ),
-        why => shared::mount_error(&why),
+        why => mount_error(why),
     }
 }
 

@@ -244,7 +244,7 @@ fn refused<M: Media>(fs: &Fs<M>, path: &str, refusal: Refusal) -> FileError {
 }
 
 /// Why a file system cannot be used.
-pub(super) fn mount_error(error: &MountError) -> FileError {
+pub(super) fn mount_error(error: MountError) -> FileError {
     let text = error.to_string();
     match error {
         MountError::Drive(IoError::ReadOnly) => FileError::ReadOnly(text),
