@@ -16,7 +16,6 @@ use crate::layout::{Anchor, SESSION_BLOCKS};
 use crate::place::Place;
 use openftl_core::{BLOCK_BYTES, FrameForm};
 use openftl_parts::target::{Durability, Request};
-use openftl_parts::words::ReadOnlyReason;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Writes of leaves that are under way, at most.
@@ -93,11 +92,6 @@ impl PageFtl {
         let last = self.pages.queue.last();
         let has_acted = last > self.wanted;
         self.wanted = self.wanted.max(last);
-        if self.pages.are_carried_stuck(&self.ftl.flash) {
-            // So many chunks have gone bad that only this checkpoint would free one, and it would wait for one.
-            self.ftl.flash.turn_read_only(ReadOnlyReason::WornOut);
-            return true;
-        }
         if self.pages.has_in_flight() {
             return has_acted | self.pages.push_out_all(&mut self.ftl.flash);
         }

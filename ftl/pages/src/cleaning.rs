@@ -10,7 +10,7 @@
 //! pages that reach into it, and no others.
 
 use crate::open_chunk::{Owner, Stream};
-use crate::pages::{PageChunk, Pages};
+use crate::pages::{Frontiers, PageChunk, Pages};
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place, grains_of};
 use crate::placing::LOG_RESERVE;
 use crate::queue::Mutation;
@@ -77,27 +77,38 @@ impl Pages {
             return false;
         }
         let needed = self.cleaning.at.as_ref().and_then(|victim| victim.refused_grains).unwrap_or(1);
-        let can_move = free > LOG_RESERVE || self.have_moves_room(flash, needed);
+        let can_move = free > LOG_RESERVE || self.have_room(flash, &self.moves, needed);
         !can_move || (self.cleaning.at.is_none() && self.choose_victim(flash).is_none())
     }
 
-    /// Whether a page of so many grains has room where pages move to.
-    fn have_moves_room(&self, flash: &Flash, grains: u32) -> bool {
+    /// Whether a page of so many grains has room in an open chunk of these.
+    fn have_room(&self, flash: &Flash, frontiers: &Frontiers, grains: u32) -> bool {
         let has_room = |slot: &usize| {
             self.open[*slot].as_ref().is_some_and(|open| {
                 let is_open = !open.is_full && flash.units.room(open.open) > 0;
                 is_open && open.next_grain + grains <= self.chunk_grains
             })
         };
-        self.moves.slots.iter().flatten().any(has_room)
+        frontiers.slots.iter().flatten().any(has_room)
     }
 
-    /// Whether pages that the log has with their bytes will get no place: no chunk is free, and none will be.
-    pub(crate) fn are_carried_stuck(&self, flash: &Flash) -> bool {
-        let is_coming = !self.doomed.is_empty() || self.coming_and_going.leaving() > 0;
-        let Some(next) = self.carried.first_key_value() else { return false };
-        let grains = grains_of(next.1.bytes.len() as u32);
-        Pages::free_chunks(flash) == 0 && !is_coming && !self.have_moves_room(flash, grains)
+    /// Whether pages that were put already will get no place: those that the log has with their bytes, or that a failed program left. No chunk is
+    /// free, and none will be when what is under way has ended.
+    pub(crate) fn lack_chunks(&self, flash: &Flash) -> bool {
+        if Pages::free_chunks(flash) > 0 || !self.doomed.is_empty() || self.coming_and_going.leaving() > 0 {
+            return false;
+        }
+        let lacks = |frontiers: &Frontiers, bytes: u32| !self.have_room(flash, frontiers, grains_of(bytes));
+        let is_carried =
+            self.carried.first_key_value().is_some_and(|(_, page)| lacks(&self.moves, page.bytes.len() as u32));
+        is_carried
+            || self.open.iter().flatten().filter(|open| open.failed_at.is_some()).any(|open| {
+                open.pages.iter().find(|page| page.owner != Owner::Dead).is_some_and(|page| match page.owner {
+                    Owner::Group(_) => false,
+                    Owner::Moves(_) => lacks(&self.moves, page.place.bytes()),
+                    _ => lacks(&self.host, page.place.bytes()),
+                })
+            })
     }
 
     /// Pages in `chunk` of batches that are not committed.

@@ -20,6 +20,7 @@ use openftl_core::{BLOCK_BYTES, Frames, Time};
 use openftl_media::Media;
 use openftl_parts::accounts::statistics::Statistics;
 use openftl_parts::target::{Done, Durability, IoError, Target, Vitals};
+use openftl_parts::words::ReadOnlyReason;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
@@ -316,6 +317,18 @@ impl PageFtl {
         has_acted | self.pages.release_doomed(&mut self.ftl.flash)
     }
 
+    /// Whether somebody waits, nothing is under way, and pages that would have to be put elsewhere lack a chunk: so many have gone bad that only
+    /// the checkpoint which waits for these pages would free one.
+    fn is_stuck(&self) -> bool {
+        let is_waited_for = self.checkpoint.is_quiescing() || !self.waiters.is_empty();
+        let is_reading = self.pages.cleaning.at.as_ref().and_then(|victim| victim.window.as_ref());
+        let is_at_rest = self.ftl.flash.units.under_way() == 0
+            && self.flushing.is_none()
+            && self.acknowledged == self.next_write
+            && is_reading.is_none_or(|window| window.commands == 0);
+        is_waited_for && is_at_rest && self.ftl.read_only_reason().is_none() && self.pages.lack_chunks(&self.ftl.flash)
+    }
+
     /// Cleans while that is needed, and has what waits for it become durable.
     fn make_room(&mut self) -> bool {
         let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
@@ -519,9 +532,13 @@ impl Target for PageFtl {
             self.ended.clear();
             let has_acted = self.go_on();
             self.ftl.hand_over();
-            if !is_news && !has_acted && !self.ftl.flash.stirred {
+            if is_news || has_acted || self.ftl.flash.stirred {
+                continue;
+            }
+            if !self.is_stuck() {
                 break;
             }
+            self.ftl.flash.turn_read_only(ReadOnlyReason::WornOut);
         }
         self.done.append(&mut self.pages.reads.done);
         done.append(&mut self.done);

@@ -235,19 +235,27 @@ pub fn find_superblock(
 ) -> Result<FoundSuperblock, OpenError> {
     let geometry = chunks.geometry;
     let format = geometry.format();
-    let mut places = Vec::new();
-    for pu in superblock_pus(&geometry) {
-        for chunk in (0..SEARCH_CHUNKS.min(geometry.chunks_per_pu)).map(|chunk| format.chunk_id(pu, chunk)) {
-            let readable = chunks.readable(chunk);
-            places.extend((0..readable).step_by(geometry.ws_min as usize).map(|block| format.ppa(chunk, block)));
-        }
-    }
-    let mut candidates: Vec<(u64, Ppa, usize)> = Vec::new();
+    let is_possible = |oob: &Oob| matches!(oob.kind, BlockKind::Superblock | BlockKind::Padding);
+    let all_of_pu = 0..SEARCH_CHUNKS.min(geometry.chunks_per_pu);
+    let of_pu = |pu| all_of_pu.clone().map(move |chunk| format.chunk_id(pu, chunk));
+    let mut searched: Vec<ChunkId> = superblock_pus(&geometry).flat_map(of_pu).collect();
+    searched.retain(|chunk| chunks.readable(*chunk) > 0);
+    // One read of each tells the chunks that begin with something else: those have no superblocks, and are most of them.
     let mut lost: Vec<Ppa> = Vec::new();
+    let first: Vec<Ppa> = searched.iter().map(|chunk| format.ppa(*chunk, 0)).collect();
+    scan.read(media, clock, &first, |ppa, _, _, oob| {
+        if oob.is_some_and(|oob| !is_possible(&oob)) {
+            lost.push(ppa);
+        }
+    });
+    searched.retain(|chunk| !lost.contains(&format.ppa(*chunk, 0)));
+    let units = |chunk: ChunkId| (0..chunks.readable(chunk)).step_by(geometry.ws_min as usize);
+    let places: Vec<Ppa> =
+        searched.iter().flat_map(|chunk| units(*chunk).map(|block| format.ppa(*chunk, block))).collect();
+    let mut candidates: Vec<(u64, Ppa, usize)> = Vec::new();
     let mut newest_error = None;
     let mut older_error = None;
     scan.read(media, clock, &places, |ppa, frames, frame, oob| {
-        let is_possible = |oob: &Oob| matches!(oob.kind, BlockKind::Superblock | BlockKind::Padding);
         let Some(oob) = oob.filter(is_possible) else {
             lost.push(ppa);
             // The out-of-band bytes of another version say nothing that this one knows; the record names its version.
