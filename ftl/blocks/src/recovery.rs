@@ -180,7 +180,8 @@ impl Found {
         steps.end(scan.blocks_read, format!("{settled} blocks of padding"));
 
         let is_settled = access != Access::Inspect || geometry.mw_cunits == 0;
-        let log = FoundLog::read(media, &mut *steps.clock, &mut scan, &chunks, &superblock, is_settled);
+        let is_over = superblock.clean && !found.in_doubt;
+        let log = FoundLog::read(media, &mut *steps.clock, &mut scan, &chunks, &superblock, (is_settled, is_over));
         sound = sound.and_then(|()| log.expect_whole());
         if found.in_doubt && sound.is_ok() {
             sound = newer_log(media, &mut *steps.clock, &mut scan, &chunks, &superblock, &log);

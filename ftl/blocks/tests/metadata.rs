@@ -511,3 +511,28 @@ fn a_block_of_the_log_in_a_wrong_place_does_not_speak_of_a_lost_superblock() {
     Damage::Unreadable.strike(&world, places[0]);
     expect_all_there(&mut world, "one superblock lost, one block of the log misdirected");
 }
+
+#[test]
+fn after_a_clean_stop_the_ends_of_the_log_are_read_and_after_a_crash_all_of_it() {
+    let mut world = World::new(Profile::builtin("tiny").unwrap(), config(700, 10), 20, 3);
+    world.write_all(40);
+    world.clean_restart();
+    let read = |world: &mut World| {
+        let steps = &world.ftl().recovery_report().steps;
+        let read = steps.iter().find(|step| step.name == "read log").expect("the log is read").blocks_read;
+        let chunks = world.ftl().superblock().log_chunks.iter().flatten().count() as u64;
+        (read, chunks * u64::from(world.wire.geometry().ws_min))
+    };
+    let (ends, at_most) = read(&mut world);
+    assert!(0 < ends && ends <= at_most, "{ends} blocks, where the ends have {at_most}");
+
+    world.write(5, 30);
+    world.flush();
+    world.power_cut(false);
+    world.recover().unwrap();
+    let (whole, _) = read(&mut world);
+    assert!(whole > at_most, "{whole} blocks");
+    assert!(world.ftl().recovery_report().replayed > 0);
+    world.verify_all();
+    world.check();
+}

@@ -137,30 +137,56 @@ impl Replayed {
 
 impl FoundLog {
     /// Reads both copies. `heed` says whether the superblock's word counts for what was durable: not while the last blocks of
-    /// open chunks cannot be read.
+    /// open chunks cannot be read. If `is_over`, the superblock says that nothing was logged since, and the ends of the chunks bear it out: only
+    /// where they do not are chunks read whole.
     pub fn read(
         media: &mut dyn Media,
         clock: &mut dyn Clock,
         scan: &mut Scan,
         chunks: &Chunks,
         superblock: &Superblock,
-        heed: bool,
+        (heed, is_over): (bool, bool),
     ) -> FoundLog {
         let mut found = FoundLog { durable_below: superblock.first_lsn, ..FoundLog::default() };
         if heed {
             found.durable_below = found.durable_below.max(superblock.durable_below);
         }
-        let format = chunks.geometry.format();
         let mut copy_of = BTreeMap::new();
         for (copy, list) in superblock.log_chunks.iter().enumerate() {
             copy_of.extend(list.iter().map(|chunk| (ChunkId(*chunk), copy)));
         }
-        let written = copy_of.keys().flat_map(|chunk| {
-            let readable = 0..chunks.readable(*chunk);
-            readable.map(move |block| format.ppa(*chunk, block))
-        });
-        let places = interleaved(format, written);
-        scan.read(media, clock, &places, |ppa, frames, frame, oob| {
+        let ends = |chunk: ChunkId| {
+            let readable = chunks.readable(chunk);
+            readable.saturating_sub(chunks.geometry.ws_min)..readable
+        };
+        let whole = |chunk: ChunkId| 0..chunks.readable(chunk);
+        let format = chunks.geometry.format();
+        let places = |of: &dyn Fn(ChunkId) -> Range<u32>| {
+            interleaved(format, copy_of.keys().flat_map(|chunk| of(*chunk).map(move |block| format.ppa(*chunk, block))))
+        };
+        if is_over {
+            found.take(media, clock, scan, superblock, (format, &copy_of), &places(&ends));
+        }
+        // The numbers of a chunk ascend. One whose end has no block of the log may have any before it.
+        let is_told = |chunk: &ChunkId| found.last_lsns.get(chunk).is_some_and(|last| *last < superblock.first_lsn);
+        if !copy_of.keys().all(|chunk| chunks.readable(*chunk) == 0 || is_told(chunk)) {
+            found.take(media, clock, scan, superblock, (format, &copy_of), &places(&whole));
+        }
+        found.end = found.first_missing(superblock);
+        found
+    }
+
+    /// Takes what is at these places.
+    fn take(
+        &mut self,
+        media: &mut dyn Media,
+        clock: &mut dyn Clock,
+        scan: &mut Scan,
+        superblock: &Superblock,
+        (format, copy_of): (AddressFormat, &BTreeMap<ChunkId, usize>),
+        places: &[Ppa],
+    ) {
+        scan.read(media, clock, places, |ppa, frames, frame, oob| {
             let Some(oob) = oob.filter(|oob| oob.kind == BlockKind::Log) else { return };
             let Ok(block) = log_block::parse_block(frames.bytes(frame), superblock.drive) else { return };
             let is_possible = block.lsn.max(block.durable_below) < COUNTS_END;
@@ -168,22 +194,20 @@ impl FoundLog {
                 return;
             }
             let chunk = format.chunk_of(ppa);
-            found.highest = found.highest.max(block.lsn);
-            let last = found.last_lsns.entry(chunk).or_default();
+            self.highest = self.highest.max(block.lsn);
+            let last = self.last_lsns.entry(chunk).or_default();
             *last = (*last).max(block.lsn);
             if block.lsn < superblock.first_lsn || superblock.is_in_gap(block.lsn) {
                 return;
             }
-            found.durable_below = found.durable_below.max(block.durable_below);
-            let entry = found.blocks.entry(block.lsn).or_insert_with(|| FoundBlock {
+            self.durable_below = self.durable_below.max(block.durable_below);
+            let entry = self.blocks.entry(block.lsn).or_insert_with(|| FoundBlock {
                 words: block.words.into(),
                 durable_below: block.durable_below,
                 places: [None; METADATA_COPIES],
             });
             entry.places[copy_of[&chunk]] = Some(ppa);
         });
-        found.end = found.first_missing(superblock);
-        found
     }
 
     fn first_missing(&self, superblock: &Superblock) -> u64 {
