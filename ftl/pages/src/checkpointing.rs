@@ -13,13 +13,25 @@
 
 use crate::drive::PageFtl;
 use crate::layout::{Anchor, SESSION_BLOCKS};
-use crate::place::Place;
+use crate::pages::VERSIONS_RESERVED;
+use crate::place::{COUNT_MAX, Place};
 use openftl_core::{BLOCK_BYTES, FrameForm};
 use openftl_parts::target::{Durability, Request};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Writes of leaves that are under way, at most.
 const WRITES_MAX: u64 = 64;
+
+/// What an anchor that is being written says for later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Naming {
+    /// Which write it is.
+    pub write: u64,
+    /// So many more chunks for the log.
+    pub chunks: usize,
+    /// Pages will have smaller versions than this one.
+    pub versions_end: u64,
+}
 
 /// How far a checkpoint is.
 #[derive(Debug)]
@@ -104,6 +116,7 @@ impl PageFtl {
             group: self.pages.log.next_group,
             version: self.pages.next_version,
             capacity_grains: self.pages.capacity_grains,
+            versions_end: self.pages.versions_end,
         };
         let leaves = self.pages.index.dirty_leaves();
         let session_block = |at: u32| {
@@ -196,27 +209,29 @@ impl PageFtl {
         // While an index that was rebuilt is not on media, what it says of the log is what another repair is to find there.
         let known = if self.pages.is_rebuilt { 0 } else { self.pages.log.durable_before(self.pages.durable) };
         let durable = known.max(anchor.durable);
-        let anchor = Anchor { durable, ..anchor };
+        let versions_end = (self.pages.next_version + VERSIONS_RESERVED).min(COUNT_MAX);
+        let anchor = Anchor { durable, versions_end, ..anchor };
         let chunks = self.pages.log.chunks(self.ftl.flash.format, anchor.group);
         anchor.write(&chunks, self.ftl.flash.frames.bytes_mut(frame));
         let write = self.write_area(0, &[frame])?;
         self.pages.anchor = anchor;
-        if self.naming.is_none() && !self.pages.log.unnamed.is_empty() {
-            self.naming = Some((write, self.pages.log.unnamed.len()));
+        if self.naming.is_none() && (!self.pages.log.unnamed.is_empty() || self.pages.is_short_of_versions()) {
+            self.naming = Some(Naming { write, chunks: self.pages.log.unnamed.len(), versions_end });
         }
         Some(write)
     }
 
-    /// Has the anchor name chunks that the log is to go on in. Returns whether anything was done.
-    pub(crate) fn name_chunks(&mut self) -> bool {
+    /// Has the anchor name chunks that the log is to go on in, and versions that pages are to have. Returns whether anything was done.
+    pub(crate) fn name_ahead(&mut self) -> bool {
         match self.naming {
-            Some((write, count)) if write <= self.durable_write => {
-                self.pages.log.spares.extend(self.pages.log.unnamed.drain(..count));
+            Some(Naming { write, chunks, versions_end }) if write <= self.durable_write => {
+                self.pages.log.spares.extend(self.pages.log.unnamed.drain(..chunks));
+                self.pages.versions_end = versions_end;
                 self.naming = None;
                 true
             }
             Some(_) => false,
-            None if self.pages.take_spares(&mut self.ftl.flash) => {
+            None if self.pages.take_spares(&mut self.ftl.flash) || self.pages.is_short_of_versions() => {
                 let anchor = self.pages.anchor;
                 self.write_as_anchor(anchor).is_some()
             }

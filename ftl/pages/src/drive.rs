@@ -3,7 +3,7 @@
 //! Sans-IO like every FTL: requests are begun with a tag below [`TAGS`], [`PageFtl::poll`](openftl_parts::Target::poll) gives back what has ended,
 //! and [`PageFtl::next_due`](openftl_parts::Target::next_due) says when to poll again.
 
-use crate::checkpointing::Checkpoint;
+use crate::checkpointing::{Checkpoint, Naming};
 use crate::error::{StoreError, expect_length};
 use crate::open_chunk::{Owner, Stream};
 use crate::pages::{PageStatistics, Pages};
@@ -60,8 +60,8 @@ pub struct PageFtl<M: ?Sized = dyn Media> {
     /// Writes of the area that are durable.
     pub(crate) durable_write: u64,
     pub(crate) checkpoint: Checkpoint,
-    /// The anchor is written by this write, and names so many more chunks for the log.
-    pub(crate) naming: Option<(u64, usize)>,
+    /// The anchor is being written, and says more than it did.
+    pub(crate) naming: Option<Naming>,
     /// A write of the area has failed: what is durable of the map is known no more.
     pub(crate) area_lost: Option<IoError>,
     /// The session whose batch was committed last: the others come first.
@@ -312,7 +312,7 @@ impl PageFtl {
         has_acted |= self.log();
         has_acted |= self.tell_durable();
         has_acted |= self.advance_checkpoint();
-        has_acted |= self.name_chunks();
+        has_acted |= self.name_ahead();
         has_acted |= self.begin_flush();
         has_acted | self.pages.release_doomed(&mut self.ftl.flash)
     }
@@ -427,10 +427,15 @@ impl StoreTarget for PageFtl {
             if old.is_none() && !self.pages.index.has_room(self.pages.staged + 1) {
                 return Err(StoreError::MapFull { slots: self.pages.layout.slots });
             }
+            let version = self.pages.next_version;
+            if self.pages.is_out_of_versions() {
+                // Who asks again and again waits for the anchor.
+                self.ftl.flash.stirred |= self.naming.is_none();
+                return Err(StoreError::Busy);
+            }
             let mut sum = Crc32c::new();
             pieces.iter().for_each(|piece| sum.update(piece));
             crc = sum.value();
-            let version = self.pages.next_version;
             let header = Header { kind: Kind::Page, lpid, version, bytes: length, crc };
             let owner = Owner::Staged(session.0, wsn, changes as u32);
             let put_before = self.pages.put_before(&self.ftl.flash, old);

@@ -61,6 +61,10 @@ pub(crate) fn adopt(
     }
     pages.carried = replaying::take(ftl, pages, log, &named, access);
     take_chunks(ftl, pages, live, access);
+    if !ftl.recovery_report().clean {
+        pages.next_version = pages.next_version.max(anchor.versions_end);
+    }
+    pages.versions_end = anchor.versions_end;
     pages.live_grains += carried_grains;
     ftl.hand_over();
     Ok(())

@@ -263,6 +263,12 @@ impl PageFtl {
         Ok(())
     }
 
+    /// The version that the next page gets: for those who test what the FTL bears.
+    #[must_use]
+    pub fn next_version(&self) -> u64 {
+        self.pages.next_version
+    }
+
     /// Chunks that the log is in, or may go on in: for those who test what the FTL bears.
     #[must_use]
     pub fn log_chunks(&self) -> Vec<ChunkId> {

@@ -14,6 +14,7 @@
 //! | | 24-31 | a version that no page has, nor will one have a smaller one |
 //! | | 32-39 | grains that pages may take |
 //! | | 40-43 | how many chunks follow |
+//! | | 48-55 | a version that no page has had, nor a greater one; 0: nothing is said of that |
 //! | | 64 | chunks that the log is in, or may be in by now, 4 bytes each |
 
 use crate::place::COUNT_MAX;
@@ -94,6 +95,8 @@ pub struct Anchor {
     pub version: u64,
     /// Grains that pages may take.
     pub capacity_grains: u64,
+    /// No page has had this version or a greater one, committed or not; 0: nothing is said of that.
+    pub versions_end: u64,
 }
 
 impl Anchor {
@@ -107,6 +110,7 @@ impl Anchor {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
         block[40..44].copy_from_slice(&(chunks.len() as u32).to_le_bytes());
+        block[48..56].copy_from_slice(&self.versions_end.to_le_bytes());
         for (bytes, chunk) in block[HEAD_BYTES..].chunks_exact_mut(size_of::<u32>()).zip(chunks) {
             bytes.copy_from_slice(&chunk.0.to_le_bytes());
         }
@@ -118,15 +122,19 @@ impl Anchor {
         if block[..4] != MAGIC || block[4..6] != VERSION.to_le_bytes() {
             return None;
         }
-        let mut words =
-            block[8..].chunks_exact(8).map(|word| u64::from_le_bytes(*word.first_chunk().expect("8 bytes")));
-        let mut next = || words.next().expect("a block has 511 words");
-        let anchor = Anchor { durable: next(), group: next(), version: next(), capacity_grains: next() };
+        let word = |at: usize| u64::from_le_bytes(*block[at..].first_chunk().expect("8 bytes"));
+        let anchor = Anchor {
+            durable: word(8),
+            group: word(16),
+            version: word(24),
+            capacity_grains: word(32),
+            versions_end: word(48),
+        };
         let mut halves =
             block[40..].chunks_exact(4).map(|half| u32::from_le_bytes(*half.first_chunk().expect("4 bytes")));
         let count = halves.next().expect("a block has more") as usize;
         let chunks = halves.skip((HEAD_BYTES - 44) / 4).take(count).map(ChunkId).collect();
-        let is_possible = anchor.durable.max(anchor.group).max(anchor.version) <= COUNT_MAX;
+        let is_possible = anchor.durable.max(anchor.group).max(anchor.version).max(anchor.versions_end) <= COUNT_MAX;
         (count <= LOG_CHUNKS_MAX && is_possible).then_some((anchor, chunks))
     }
 }
@@ -137,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_anchor_is_read_as_it_was_written() {
-        let anchor = Anchor { durable: 8, group: 7, version: 9, capacity_grains: 11 };
+        let anchor = Anchor { durable: 8, group: 7, version: 9, capacity_grains: 11, versions_end: 12 };
         let mut block = [1; BLOCK_BYTES];
         let chunks: Vec<ChunkId> = (7..7 + LOG_CHUNKS_MAX as u32).map(ChunkId).collect();
         for chunks in [&chunks[..0], &chunks[..3], &chunks] {

@@ -308,7 +308,8 @@ impl PageFtl {
 
     /// Begins a flush if somebody waits for what is logged, or a checkpoint for what it has written.
     pub(crate) fn begin_flush(&mut self) -> bool {
-        let names = self.naming.is_some_and(|(write, _)| write <= self.acknowledged && write > self.durable_write);
+        let names =
+            self.naming.is_some_and(|naming| naming.write <= self.acknowledged && naming.write > self.durable_write);
         let pages = &self.pages;
         let is_due = self.wanted > pages.durable && pages.logged > pages.durable && {
             let next = self.waiters.iter().map(|waiter| waiter.mutation).find(|mutation| *mutation > pages.durable);

@@ -5,7 +5,7 @@ use crate::index::Index;
 use crate::layout::{Anchor, LOG_SPARES, Layout};
 use crate::log::Log;
 use crate::open_chunk::{Beside, OpenChunk};
-use crate::place::{GRAINS_PER_BLOCK, Place, grains_of};
+use crate::place::{COUNT_MAX, GRAINS_PER_BLOCK, Place, grains_of};
 use crate::queue::Queue;
 use crate::reads::{Carried, PageReads};
 use crate::session::Sessions;
@@ -19,6 +19,9 @@ use openftl_parts::flash::provisioning::Claim;
 use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::Units;
 use std::collections::BTreeMap;
+
+/// Versions that the anchor says will be given before it says so again.
+pub(crate) const VERSIONS_RESERVED: u64 = 1 << 16;
 
 /// What happened since the drive was opened, beside [`Statistics`](openftl_parts::accounts::statistics::Statistics). Bytes on media have headers
 /// and what is left of grains.
@@ -121,8 +124,10 @@ pub(crate) struct Pages {
     /// While a checkpoint writes leaves: where pages were that have changed since it began to.
     pub before: Option<BTreeMap<u64, Option<Place>>>,
     pub doomed: Vec<Doomed>,
-    /// The version of the next page.
+    /// The version of the next page. It stays below `versions_end`, which the anchor says: what power cuts leave of batches that were not
+    /// committed has no version that is given again.
     pub next_version: u64,
+    pub versions_end: u64,
     /// Grains that the map and batches hold.
     pub live_grains: u64,
     pub cleaning: Cleaning,
@@ -203,6 +208,7 @@ impl Pages {
             before: None,
             doomed: Vec::new(),
             next_version: 1,
+            versions_end: 0,
             live_grains: 0,
             cleaning: Cleaning::default(),
             victim,
@@ -330,6 +336,16 @@ impl Pages {
         let has_chunk = self.logs.slots[0].is_some() || !self.log.spares.is_empty() || !self.log.unnamed.is_empty();
         let is_coming = !self.doomed.is_empty() || self.coming_and_going.leaving() > 0;
         !has_chunk && !is_coming && Pages::free_chunks(flash) == 0
+    }
+
+    /// Whether the anchor is soon to say that more versions are taken.
+    pub(crate) fn is_short_of_versions(&self) -> bool {
+        self.next_version + VERSIONS_RESERVED / 2 > self.versions_end && self.versions_end < COUNT_MAX
+    }
+
+    /// Whether the next page waits for that.
+    pub(crate) fn is_out_of_versions(&self) -> bool {
+        self.next_version >= self.versions_end && self.versions_end < COUNT_MAX
     }
 
     /// Takes chunks that the log is to go on in, if it lacks any and there are some. Returns whether some are not named by the anchor.
