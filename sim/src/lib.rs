@@ -23,16 +23,15 @@
 //! | [`file_model`], [`mod@portrait`] | the reference model of a file system, and all of any file system as one number |
 //! | [`file_steps`], [`file_world`] | what is asked of a file system, and one in lock step with the model |
 //! | [`file_play`] | a file system that histories of the explorer are played on |
-//! | [`file_crash_points`] | every state that a power cut can leave of a file system on segments |
 //! | `block_host`, `table_host`, `zone_host`, `zone_requests` | what their hosts do |
-//! | [`zone_crash_points`] | every state that a power cut can leave of such a drive |
 //! | [`alfs`] | ALFS as a file system under test |
 //! | [`mod@rig`] | a drive with its device and its clock, whatever it is for |
 //! | [`stage`] | a world that crash points are found of |
 //! | [`liveness`] | what a drive owes besides the truth: an answer |
 //! | [`fate`] | what a power cut leaves beyond a prefix in time |
-//! | [`crash_points`] | every state that a power cut can leave, recovered and judged |
-//! | [`played_crash_points`] | the same of drives of any kind |
+//! | [`crash_points`] | every state that a power cut can leave, recovered and judged: one loop for all kinds |
+//! | [`block_crash_points`], [`zone_crash_points`] | how blocks and tables are judged then, and zones |
+//! | [`played_crash_points`], [`file_crash_points`] | how drives of any kind are, and a file system on segments |
 //! | [`damage`] | metadata of them that are damaged |
 //! | [`mod@devices`] | small devices that differ in what a power cut may leave |
 //! | [`played`] | what a run needs of any of them |
@@ -45,6 +44,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod alfs;
+pub mod block_crash_points;
 mod block_host;
 pub mod caught;
 pub mod crash_points;
@@ -83,6 +83,7 @@ pub mod zone_model;
 mod zone_requests;
 pub mod zone_world;
 
+pub use block_crash_points::BlockCrashPoints;
 pub use caught::Failure;
 pub use explore::{Explored, Tally, explore, explore_in};
 pub use fault::FaultKind;
