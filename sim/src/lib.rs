@@ -23,7 +23,9 @@
 //! | [`file_model`], [`mod@portrait`] | the reference model of a file system, and all of any file system as one number |
 //! | [`file_steps`], [`file_world`] | what is asked of a file system, and one in lock step with the model |
 //! | [`file_play`] | a file system that histories of the explorer are played on |
-//! | `block_host`, `table_host`, `zone_host`, `zone_requests` | what their hosts do |
+//! | `block_host`, `table_host`, `zone_host` | what their hosts do |
+//! | `block_requests`, `table_requests`, `zone_requests` | how they ask for it |
+//! | `block_contents`, `table_contents` | what blocks and notes say of themselves |
 //! | [`alfs`] | ALFS as a file system under test |
 //! | [`mod@rig`] | a drive with its device and its clock, whatever it is for |
 //! | [`stage`] | a world that crash points are found of |
@@ -44,8 +46,10 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod alfs;
+mod block_contents;
 pub mod block_crash_points;
 mod block_host;
+mod block_requests;
 pub mod caught;
 pub mod crash_points;
 pub mod damage;
@@ -73,7 +77,9 @@ pub mod shrink;
 pub mod stage;
 pub mod step;
 pub mod swarm;
+mod table_contents;
 mod table_host;
+mod table_requests;
 pub mod table_world;
 pub mod wire;
 pub mod world;
