@@ -33,6 +33,28 @@ use crate::wire::{CrashPoint, Wire};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
+/// Crash points that a watched wire has found, each with what was known of the drive at its moment.
+pub struct Noted<M: ?Sized>(Vec<(CrashPoint, Rc<M>)>);
+
+impl<M: ?Sized> Default for Noted<M> {
+    fn default() -> Noted<M> {
+        Noted(Vec::new())
+    }
+}
+
+impl<M: ?Sized> Noted<M> {
+    /// What was done since the last call left these states; what the host is told next does not count for them.
+    pub fn note(&mut self, wire: &Wire, model: &Rc<M>) {
+        let found = wire.crash_points().into_iter();
+        self.0.extend(found.map(|crash_point| (crash_point, model.clone())));
+    }
+
+    /// All of them, once.
+    pub fn take(&mut self) -> Vec<(CrashPoint, Rc<M>)> {
+        std::mem::take(&mut self.0)
+    }
+}
+
 /// A state that a power cut has left.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {

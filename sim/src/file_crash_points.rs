@@ -9,7 +9,7 @@
 //!
 //! A file system under test is plugged in by [`Mounts`].
 
-use crate::crash_points::{CrashPoints, Judge, Left};
+use crate::crash_points::{CrashPoints, Judge, Left, Noted};
 use crate::file_replies::Leniency;
 use crate::file_steps::{Asked, FileStep, FileSteps, FileWeights};
 use crate::file_world::{FileWorld, State, States, verdict};
@@ -61,7 +61,7 @@ pub struct FileStage<M: Mounts> {
     mounts: Rc<M>,
     rig: Rig<SegmentDrive>,
     world: Option<FileWorld<M::Volume>>,
-    crash_points: Vec<(CrashPoint, Rc<States>)>,
+    crash_points: Noted<States>,
 }
 
 impl<M: Mounts> FileStage<M> {
@@ -81,7 +81,7 @@ impl<M: Mounts> FileStage<M> {
         let device = device.map_err(|error| error.to_string())?;
         let rig = Rig::try_new(device, config, segments, segments.limits.into(), seed);
         let rig = rig.map_err(|error| error.to_string())?;
-        let mut stage = FileStage { mounts: Rc::new(mounts), rig, world: None, crash_points: Vec::new() };
+        let mut stage = FileStage { mounts: Rc::new(mounts), rig, world: None, crash_points: Noted::default() };
         let (patience, drive) = stage.drive();
         let mut deadline = Deadline::new(&mut stage.rig.clock, patience, "a file system is made".to_owned());
         let volume = stage.mounts.make(drive, &mut deadline)?;
@@ -110,7 +110,7 @@ impl<M: Mounts> FileStage<M> {
 
     /// The same device once more, with nothing open.
     pub(crate) fn fork(&self) -> FileStage<M> {
-        FileStage { mounts: self.mounts.clone(), rig: self.rig.fork(), world: None, crash_points: Vec::new() }
+        FileStage { mounts: self.mounts.clone(), rig: self.rig.fork(), world: None, crash_points: Noted::default() }
     }
 
     /// Unmounts the file system, has the drive check itself, and mounts it again.
@@ -161,17 +161,15 @@ impl<M: Mounts> FileStage<M> {
         let since = states.iter().filter(|state| state.number > last).cloned();
         let during: Rc<States> = before.iter().cloned().chain(since).collect();
         let now: Rc<States> = states.into();
-        let found = self.rig.wire.crash_points();
-        self.crash_points.extend(found.into_iter().map(|crash_point| (crash_point, during.clone())));
+        self.crash_points.note(&self.rig.wire, &during);
         // Looked at once more: a sync that is over now promises more.
         self.rig.wire.look();
-        let found = self.rig.wire.crash_points();
-        self.crash_points.extend(found.into_iter().map(|crash_point| (crash_point, now.clone())));
+        self.crash_points.note(&self.rig.wire, &now);
     }
 
     /// The crash points found since the last call, each with the states that it may leave.
     pub fn take_crash_points(&mut self) -> Vec<(CrashPoint, Rc<States>)> {
-        std::mem::take(&mut self.crash_points)
+        self.crash_points.take()
     }
 
     /// Opens the drive and mounts what is there, which is to be in one of these states.
@@ -340,7 +338,7 @@ impl<M: Mounts> Judge<FileStage<M>> for FileJudge {
     fn left_by(&mut self, stage: &FileStage<M>, crash_point: CrashPoint, _: &Rc<States>) -> FileStage<M> {
         self.leniency = stage.world.as_ref().map_or(Leniency::default(), |world| world.leniency);
         let rig = stage.rig.with(crash_point.device, crash_point.at);
-        FileStage { mounts: stage.mounts.clone(), rig, world: None, crash_points: Vec::new() }
+        FileStage { mounts: stage.mounts.clone(), rig, world: None, crash_points: Noted::default() }
     }
 
     fn is_cut(&mut self, left: Left, _: bool) -> bool {

@@ -101,7 +101,7 @@ impl<W: Cut> Judge<W> for PlayedJudge {
         world.recover_quickly(left.number)
     }
 
-    /// Nothing is kept of what was found, so the drive recovers once more. What a cut of a recovery left is the same for each model of the workload.
+    /// Nothing is kept of what was found, so the drive recovers once more. Of a recovery that was cut, the first cut that left the state counts.
     fn judge_again(
         &mut self,
         world: &W,

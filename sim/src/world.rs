@@ -4,6 +4,7 @@
 
 use crate::block_contents::{change_in, head_of, is_whole};
 use crate::block_requests::Errand;
+use crate::crash_points::Noted;
 use crate::drive::Drive;
 use crate::fate::States;
 use crate::fault::{Fault, written_places};
@@ -44,7 +45,7 @@ pub struct World<D: Drive = Ftl> {
     /// What has ended, and was asked by somebody else.
     pub(crate) others: Vec<DoneOf<D>>,
     trace: TraceHash,
-    crash_points: Vec<Judgeable>,
+    crash_points: Noted<History>,
 }
 
 impl<D: Drive> Deref for World<D> {
@@ -181,7 +182,7 @@ impl<D: Drive> World<D> {
             under_way: Vec::new(),
             others: Vec::new(),
             trace: TraceHash::START,
-            crash_points: Vec::new(),
+            crash_points: Noted::default(),
         }
     }
 
@@ -192,8 +193,7 @@ impl<D: Drive> World<D> {
 
     /// What was done so far left these states; what the host is told next does not count for them.
     pub(crate) fn collect_crash_points(&mut self) {
-        let found = self.wire.crash_points().into_iter();
-        self.crash_points.extend(found.map(|crash_point| (crash_point, self.history.clone())));
+        self.crash_points.note(&self.rig.wire, &self.history);
     }
 
     /// A block on the medium that holds a version of `block` and begins with `head` is damaged.
@@ -577,7 +577,7 @@ impl<D: Drive> Stage for World<D> {
 
     fn crash_points(&mut self) -> Vec<Judgeable> {
         self.collect_crash_points();
-        std::mem::take(&mut self.crash_points)
+        self.crash_points.take()
     }
 
     fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> World<D> {
