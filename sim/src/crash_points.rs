@@ -16,141 +16,240 @@
 //! same state: the recovery does not know which of them it was. What the host had been told may differ; each is judged.
 //!
 //! These are prefixes in time. On a wire that is watched [beyond](crate::wire::Wire::watch_beyond) each event has some states besides
-//! in which every die has a [fate](crate::fate) of its own; their recoveries are not cut.
+//! in which every die has a [fate](crate::fate) of its own.
+//!
+//! The loop is the same for whatever a drive is for. A [`Judge`] says how one of a kind is recovered, and what is right:
+//!
+//! | judge | of |
+//! |---|---|
+//! | [`BlockJudge`](crate::block_crash_points::BlockJudge) | blocks, and tables beside them |
+//! | [`ZoneJudge`](crate::zone_crash_points::ZoneJudge) | zones |
+//! | [`PlayedJudge`](crate::played_crash_points::PlayedJudge) | whatever else is [played](crate::played) |
+//! | [`FileJudge`](crate::file_crash_points::FileJudge) | a file system on segments |
 
-use crate::caught::{Failure, caught};
+use crate::caught::caught;
 use crate::fate::States;
-use crate::history::{Found, History};
-use crate::liveness;
-use crate::stage::Stage;
-use crate::wire::CrashPoint;
-use openftl_parts::Access;
+use crate::wire::{CrashPoint, Wire};
 use rustc_hash::FxHashMap;
-use std::num::NonZeroU64;
 use std::rc::Rc;
 
-/// Every recovered drive does some of everything and is closed. One of so many works for longer before that.
-const GOES_ON: u64 = 10;
+/// Crash points that a watched wire has found, each with what was known of the drive at its moment.
+pub struct Noted<M: ?Sized>(Vec<(CrashPoint, Rc<M>)>);
 
-/// The crash points of one workload so far.
-pub struct CrashPoints {
-    /// One recovery of so many is cut as well.
-    cut_one_of: u64,
-    /// Recoveries that could have been.
-    prefixes: u64,
+impl<M: ?Sized> Default for Noted<M> {
+    fn default() -> Noted<M> {
+        Noted(Vec::new())
+    }
+}
+
+impl<M: ?Sized> Noted<M> {
+    /// What was done since the last call left these states; what the host is told next does not count for them.
+    pub fn note(&mut self, wire: &Wire, model: &Rc<M>) {
+        let found = wire.crash_points().into_iter();
+        self.0.extend(found.map(|crash_point| (crash_point, model.clone())));
+    }
+
+    /// All of them, once.
+    pub fn take(&mut self) -> Vec<(CrashPoint, Rc<M>)> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// A state that a power cut has left.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    /// Which one it is of those that cuts of the workload left, or of those that cuts of recoveries did; from 1 on.
+    pub number: u64,
+    /// A recovery was cut.
+    pub is_of_recovery: bool,
+    /// The state of the device.
+    pub fingerprint: u64,
+}
+
+/// How worlds `W` of one kind are recovered and judged.
+pub trait Judge<W> {
+    /// What is known of the drive at the moment of a cut.
+    type Model: ?Sized;
+
+    /// What was found after a recovery, to be judged again where another cut leaves the same state.
+    type Found: Clone;
+
+    /// Whether a state that a cut of a recovery left counts once, too: whenever it comes again, what was found then is judged.
+    const KNOWS_RECOVERIES: bool = true;
+
+    /// What messages have between the cut of a recovery and why the drive did not go on.
+    const THEN_OF_RECOVERY: &str = ", and then";
+
+    /// What messages say of a cut.
+    fn name(crash_point: &CrashPoint, _is_of_recovery: bool) -> String {
+        describe(crash_point)
+    }
+
+    /// What the device of a world is connected by.
+    fn wire(world: &W) -> &Wire;
+
+    /// The world after a power cut, with the drive not opened yet.
+    fn left_by(&mut self, world: &W, crash_point: CrashPoint, model: &Rc<Self::Model>) -> W;
+
+    /// Whether the recovery of this state of the workload is cut, too. `is_prefix`: all dies stopped at the same moment.
+    fn is_cut(&mut self, left: Left, is_prefix: bool) -> bool;
+
+    /// Opens the drive and compares it with the model.
+    ///
+    /// # Errors
+    /// What contradicts the model.
+    fn recover(&mut self, world: &mut W, model: &Rc<Self::Model>, left: Left) -> Result<Self::Found, String>;
+
+    /// Where a power cut could have left the device during that.
+    fn crash_points(world: &mut W) -> Vec<CrashPoint> {
+        Self::wire(world).crash_points()
+    }
+
+    /// A state has come again of which this was found: compares it with the model of this moment.
+    ///
+    /// # Errors
+    /// What contradicts the model.
+    fn judge_again(
+        &mut self,
+        world: &W,
+        crash_point: CrashPoint,
+        model: &Rc<Self::Model>,
+        found: &Self::Found,
+        left: Left,
+    ) -> Result<(), String>;
+
+    /// A recovered drive works and is closed. Gives whether it was.
+    ///
+    /// # Errors
+    /// What contradicts the model.
+    fn go_on(&mut self, world: &mut W, found: &Self::Found, left: Left) -> Result<bool, String>;
+}
+
+/// The crash points of a workload so far, judged by `J`, with what was found of each.
+pub struct CrashPoints<J, F> {
+    /// Who judges them.
+    pub judge: J,
     /// What was found after the recovery of each state.
-    known: FxHashMap<u64, Vec<Found>>,
+    pub(crate) known: FxHashMap<u64, F>,
     /// Different states that a cut of the workload left.
     pub cuts: u64,
     /// Different states that a cut of one of their recoveries left.
     pub recovery_cuts: u64,
-    /// All of them by what is particular about them.
+    /// Cuts that left a state that was known.
+    pub repeated: u64,
+    /// All states by what is particular about them.
     pub states: States,
     /// Drives recovered from them that then worked and closed.
     pub closed: u64,
 }
 
-impl CrashPoints {
-    /// None yet. Of the recoveries one of `cut_one_of` is cut as well: those of neighbouring cuts do nearly the same, and with all of
-    /// them nearly all states are those of recoveries.
-    pub fn new(cut_one_of: NonZeroU64) -> CrashPoints {
+impl<J, F: Clone> CrashPoints<J, F> {
+    /// None yet.
+    pub(crate) fn by(judge: J) -> CrashPoints<J, F> {
         CrashPoints {
-            cut_one_of: cut_one_of.get(),
-            prefixes: 0,
+            judge,
             known: FxHashMap::default(),
             cuts: 0,
             recovery_cuts: 0,
+            repeated: 0,
             states: States::NONE,
             closed: 0,
         }
     }
 
-    /// Judges the states that a power cut could have left since the last call. `world` is watched ([`crate::wire::Wire::watch`]).
+    /// Judges these states of a world, each by what was known at its moment.
     ///
     /// # Errors
     /// What contradicts the model, and after which cut.
-    pub fn judge(&mut self, world: &mut impl Stage) -> Result<(), String> {
-        for (crash_point, history) in world.crash_points() {
-            let name = describe(&crash_point);
-            if let Some(found) = self.known.get(&crash_point.fingerprint) {
-                history.verdict(found).map_err(|error| format!("{name}: {error}"))?;
-                continue;
-            }
+    pub(crate) fn judge_all<W>(
+        &mut self,
+        world: &W,
+        crash_points: impl IntoIterator<Item = (CrashPoint, Rc<J::Model>)>,
+    ) -> Result<(), String>
+    where
+        J: Judge<W, Found = F>,
+    {
+        for (crash_point, model) in crash_points {
+            let name = J::name(&crash_point, false);
             let fingerprint = crash_point.fingerprint;
-            let found = self.recover(world, crash_point, &history).map_err(|error| format!("{name}{error}"))?;
+            let mut left = Left { number: self.cuts, is_of_recovery: false, fingerprint };
+            let Some(crash_point) = self.judge_known(world, crash_point, &model, &name, left)? else { continue };
+            self.cuts += 1;
+            left.number = self.cuts;
+            let is_cut = self.judge.is_cut(left, crash_point.fates.is_none());
+            let (found, within) = self.recover(world, crash_point, &model, &name, left, is_cut)?;
+            for crash_point in within {
+                let name = format!("{name}, then recovery {}", J::name(&crash_point, true));
+                let fingerprint = crash_point.fingerprint;
+                let mut left = Left { number: self.recovery_cuts, is_of_recovery: true, fingerprint };
+                let Some(crash_point) = self.judge_known(world, crash_point, &model, &name, left)? else { continue };
+                self.recovery_cuts += 1;
+                left.number = self.recovery_cuts;
+                self.recover(world, crash_point, &model, &name, left, false)?;
+            }
             self.known.insert(fingerprint, found);
         }
         Ok(())
     }
 
-    fn recover(
+    /// Judges a state again that is known. Gives back the crash point of one that is not.
+    fn judge_known<W>(
         &mut self,
-        world: &impl Stage,
+        world: &W,
         crash_point: CrashPoint,
-        history: &Rc<History>,
-    ) -> Result<Vec<Found>, String> {
-        self.cuts += 1;
-        self.states += crash_point.states;
-        let is_prefix = crash_point.fates.is_none();
-        let is_cut = is_prefix && self.prefixes.is_multiple_of(self.cut_one_of);
-        self.prefixes += u64::from(is_prefix);
-        let mut recovered = world.after_cut(crash_point, history.clone());
-        if is_cut {
-            recovered.block_world().wire.watch();
-        }
-        let found = judge(&mut recovered).map_err(|error| format!(": {error}"))?;
-        let crash_points = recovered.crash_points();
-        recovered.block_world().wire.ignore();
-        let goes_on = self.cuts.is_multiple_of(GOES_ON);
-        self.go_on(&mut recovered, &found, goes_on).map_err(|error| format!(", and then: {error}"))?;
-        for (crash_point, _) in crash_points {
-            let name = describe(&crash_point);
-            let fingerprint = crash_point.fingerprint;
-            if let Some(found) = self.known.get(&fingerprint) {
-                history.verdict(found).map_err(|error| format!(", then recovery {name}: {error}"))?;
-                continue;
-            }
-            self.recovery_cuts += 1;
-            self.states += crash_point.states;
-            let mut recovered = world.after_cut(crash_point, history.clone());
-            judge(&mut recovered)
-                .and_then(|found| {
-                    self.go_on(&mut recovered, &found, false).map_err(|error| format!("and then: {error}"))
-                })
-                .map_err(|error| format!(", then recovery {name}: {error}"))?;
-        }
-        Ok(found)
+        model: &Rc<J::Model>,
+        name: &str,
+        left: Left,
+    ) -> Result<Option<CrashPoint>, String>
+    where
+        J: Judge<W, Found = F>,
+    {
+        let Some(found) = self.known.get(&left.fingerprint) else { return Ok(Some(crash_point)) };
+        self.repeated += 1;
+        recovered(|| self.judge.judge_again(world, crash_point, model, found, left))
+            .map_err(|error| format!("{name}: {error}"))?;
+        Ok(None)
     }
 
-    /// A recovered drive works and is closed; if `long`, it works for longer before that.
-    fn go_on(&mut self, recovered: &mut impl Stage, found: &[Found], long: bool) -> Result<(), Failure> {
-        caught(|| {
-            if long {
-                recovered.work_on(found);
-            } else {
-                recovered.block_world().adopt(found);
-            }
-            liveness::prove(recovered, long);
-        })?;
-        self.closed += 1;
-        Ok(())
+    /// Has a drive recover, judges it, and has it work and close. Gives what was found, and where this recovery could have been cut.
+    fn recover<W>(
+        &mut self,
+        world: &W,
+        crash_point: CrashPoint,
+        model: &Rc<J::Model>,
+        name: &str,
+        left: Left,
+        is_cut: bool,
+    ) -> Result<(F, Vec<CrashPoint>), String>
+    where
+        J: Judge<W, Found = F>,
+    {
+        self.states += crash_point.states;
+        let mut copy = self.judge.left_by(world, crash_point, model);
+        if is_cut {
+            J::wire(&copy).watch();
+        }
+        let found = recovered(|| self.judge.recover(&mut copy, model, left));
+        let found = found.map_err(|error| format!("{name}: {error}"))?;
+        if J::KNOWS_RECOVERIES {
+            self.known.insert(left.fingerprint, found.clone());
+        }
+        let within = J::crash_points(&mut copy);
+        J::wire(&copy).ignore();
+        let then = if left.is_of_recovery { J::THEN_OF_RECOVERY } else { ", and then" };
+        let closed = recovered(|| self.judge.go_on(&mut copy, &found, left));
+        self.closed += u64::from(closed.map_err(|error| format!("{name}{then}: {error}"))?);
+        Ok((found, within))
     }
+}
+
+/// What `work` gives; a panic is an error.
+fn recovered<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    caught(work).unwrap_or_else(|panic| Err(panic.to_string()))
 }
 
 fn describe(crash_point: &CrashPoint) -> String {
     let CrashPoint { event, at, torn, fates, states, .. } = crash_point;
     let fates = fates.map_or(String::new(), |fates| format!(", {fates:?} ({states})"));
     format!("cut after event {event} at {} ns{}{fates}", at.0, if *torn { ", torn" } else { "" })
-}
-
-/// Opens the drive and compares all of it with the model.
-fn judge(world: &mut impl Stage) -> Result<Vec<Found>, String> {
-    caught(|| {
-        world.block_world().open(Access::ReadWrite).map_err(|error| error.to_string())?;
-        let found = world.read_all();
-        world.block_world().history.verdict(&found)?;
-        world.block_world().check();
-        Ok(found)
-    })
-    .unwrap_or_else(|panic| Err(panic.to_string()))
 }

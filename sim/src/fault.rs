@@ -20,10 +20,11 @@
 //! What a program will hold is not known before: of metadata those of the first copy only are lost or go astray. What that
 //! was is asked of the device when something is compared with the model.
 
+use crate::block_contents::head_of;
 use crate::drive::Drive;
-use crate::table_world::table_in;
+use crate::table_contents::table_in;
 use crate::wire::Wire;
-use crate::world::{World, head_of};
+use crate::world::World;
 use openftl_blocks::BlockFtl;
 use openftl_core::{ChunkId, FrameForm, Frames, Geometry, Ppa, Time};
 use openftl_media::{ChunkDescriptor, ChunkState, EmulatedDevice, Media, Missing, ProgramFailure, SilentFault};

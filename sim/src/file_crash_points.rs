@@ -9,7 +9,8 @@
 //!
 //! A file system under test is plugged in by [`Mounts`].
 
-use crate::caught::caught;
+use crate::crash_points::{CrashPoints, Judge, Left, Noted};
+use crate::file_replies::Leniency;
 use crate::file_steps::{Asked, FileStep, FileSteps, FileWeights};
 use crate::file_world::{FileWorld, State, States, verdict};
 use crate::liveness::{Deadline, Patience};
@@ -60,7 +61,7 @@ pub struct FileStage<M: Mounts> {
     mounts: Rc<M>,
     rig: Rig<SegmentDrive>,
     world: Option<FileWorld<M::Volume>>,
-    crash_points: Vec<(CrashPoint, Rc<States>)>,
+    crash_points: Noted<States>,
 }
 
 impl<M: Mounts> FileStage<M> {
@@ -80,7 +81,7 @@ impl<M: Mounts> FileStage<M> {
         let device = device.map_err(|error| error.to_string())?;
         let rig = Rig::try_new(device, config, segments, segments.limits.into(), seed);
         let rig = rig.map_err(|error| error.to_string())?;
-        let mut stage = FileStage { mounts: Rc::new(mounts), rig, world: None, crash_points: Vec::new() };
+        let mut stage = FileStage { mounts: Rc::new(mounts), rig, world: None, crash_points: Noted::default() };
         let (patience, drive) = stage.drive();
         let mut deadline = Deadline::new(&mut stage.rig.clock, patience, "a file system is made".to_owned());
         let volume = stage.mounts.make(drive, &mut deadline)?;
@@ -109,7 +110,7 @@ impl<M: Mounts> FileStage<M> {
 
     /// The same device once more, with nothing open.
     pub(crate) fn fork(&self) -> FileStage<M> {
-        FileStage { mounts: self.mounts.clone(), rig: self.rig.fork(), world: None, crash_points: Vec::new() }
+        FileStage { mounts: self.mounts.clone(), rig: self.rig.fork(), world: None, crash_points: Noted::default() }
     }
 
     /// Unmounts the file system, has the drive check itself, and mounts it again.
@@ -160,17 +161,15 @@ impl<M: Mounts> FileStage<M> {
         let since = states.iter().filter(|state| state.number > last).cloned();
         let during: Rc<States> = before.iter().cloned().chain(since).collect();
         let now: Rc<States> = states.into();
-        let found = self.rig.wire.crash_points();
-        self.crash_points.extend(found.into_iter().map(|crash_point| (crash_point, during.clone())));
+        self.crash_points.note(&self.rig.wire, &during);
         // Looked at once more: a sync that is over now promises more.
         self.rig.wire.look();
-        let found = self.rig.wire.crash_points();
-        self.crash_points.extend(found.into_iter().map(|crash_point| (crash_point, now.clone())));
+        self.crash_points.note(&self.rig.wire, &now);
     }
 
     /// The crash points found since the last call, each with the states that it may leave.
     pub fn take_crash_points(&mut self) -> Vec<(CrashPoint, Rc<States>)> {
-        std::mem::take(&mut self.crash_points)
+        self.crash_points.take()
     }
 
     /// Opens the drive and mounts what is there, which is to be in one of these states.
@@ -238,28 +237,6 @@ impl<M: Mounts> FileStage<M> {
         Ok(())
     }
 
-    /// The stage after a power cut: what is there is mounted, and is in one of these states. `watches`: with the crash points of that.
-    fn after(
-        &self,
-        crash_point: CrashPoint,
-        states: &Rc<States>,
-        watches: bool,
-    ) -> Result<(FileStage<M>, Portrait), String> {
-        let rig = self.rig.with(crash_point.device, crash_point.at);
-        let mut stage = FileStage { mounts: self.mounts.clone(), rig, world: None, crash_points: Vec::new() };
-        if watches {
-            stage.rig.wire.watch();
-        }
-        let portrait = caught(|| stage.mount(states)).unwrap_or_else(|panic| Err(panic.to_string()))?;
-        let found = stage.rig.wire.crash_points();
-        stage.crash_points = found.into_iter().map(|crash_point| (crash_point, states.clone())).collect();
-        stage.rig.wire.ignore();
-        if let Some(world) = &self.world {
-            stage.world().leniency = world.leniency;
-        }
-        Ok((stage, portrait))
-    }
-
     /// The file system takes operations, syncs and unmounts; `is_thorough`: and is there afterwards, on a drive that is sound.
     pub(crate) fn prove(&mut self, seed: u64, operations: u32, is_thorough: bool) -> Result<(), String> {
         let mut steps = FileSteps::new(seed, FileWeights::usual());
@@ -289,22 +266,19 @@ fn verdict_of_drive(report: &CheckReport) -> Result<(), String> {
     }
 }
 
-/// The crash points of a workload so far.
+/// How file systems are judged: by their portraits.
 #[derive(Default)]
-pub struct FileCrashPoints {
-    /// What was found after the recovery of each state of the device.
-    known: FxHashMap<u64, Rc<Portrait>>,
+pub struct FileJudge {
     /// Portraits by their hash, so that each is there once.
     portraits: FxHashMap<u128, Rc<Portrait>>,
-    /// Different states that a cut left.
-    pub cuts: u64,
-    /// Different states that a cut of one of their recoveries left.
-    pub recovery_cuts: u64,
-    /// Cuts that were judged by what is known of an earlier one that left the same.
-    pub repeated: u64,
+    /// As of the file system that is cut.
+    leniency: Leniency,
     /// Cuts that more than one state was allowed after.
     pub open: u64,
 }
+
+/// The crash points of a workload so far.
+pub type FileCrashPoints = CrashPoints<FileJudge, Rc<Portrait>>;
 
 /// Of so many recoveries one is cut, everywhere.
 const RECOVERIES_CUT: u64 = 8;
@@ -315,9 +289,15 @@ const RECOVERIES_THOROUGH: u64 = 10;
 /// Operations on a recovered file system, usually and in that case.
 const OPERATIONS: [u32; 2] = [5, 40];
 
+impl Default for FileCrashPoints {
+    fn default() -> FileCrashPoints {
+        CrashPoints::by(FileJudge::default())
+    }
+}
+
 impl fmt::Display for FileCrashPoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FileCrashPoints { portraits, cuts, recovery_cuts, repeated, open, .. } = self;
+        let FileCrashPoints { judge: FileJudge { portraits, open, .. }, cuts, recovery_cuts, repeated, .. } = self;
         let trees = portraits.len();
         write!(
             f,
@@ -333,55 +313,59 @@ impl FileCrashPoints {
     /// # Errors
     /// What contradicts the model, and after which cut.
     pub fn judge<M: Mounts>(&mut self, stage: &mut FileStage<M>) -> Result<(), String> {
-        for (crash_point, states) in stage.take_crash_points() {
-            let torn = if crash_point.torn { ", torn" } else { "" };
-            let name = format!("cut after event {} at {} ns{torn}", crash_point.event, crash_point.at.0);
-            self.open += u64::from(states.len() > 1);
-            if self.judge_known(&crash_point, &states, &name)? {
-                continue;
-            }
-            self.cuts += 1;
-            let is_cut = self.cuts.is_multiple_of(RECOVERIES_CUT);
-            let is_thorough = self.cuts.is_multiple_of(RECOVERIES_THOROUGH);
-            for (crash_point, states) in self.recover(stage, crash_point, &states, &name, is_cut, is_thorough)? {
-                let name = format!("{name}, then recovery cut after event {}", crash_point.event);
-                if !self.judge_known(&crash_point, &states, &name)? {
-                    self.recovery_cuts += 1;
-                    self.recover(stage, crash_point, &states, &name, false, false)?;
-                }
-            }
+        let crash_points = stage.take_crash_points();
+        let open = crash_points.iter().filter(|(_, states)| states.len() > 1);
+        self.judge.open += open.count() as u64;
+        self.judge_all(stage, crash_points)
+    }
+}
+
+impl<M: Mounts> Judge<FileStage<M>> for FileJudge {
+    type Model = States;
+    type Found = Rc<Portrait>;
+
+    fn name(CrashPoint { event, at, torn, .. }: &CrashPoint, is_of_recovery: bool) -> String {
+        match is_of_recovery {
+            true => format!("cut after event {event}"),
+            false => format!("cut after event {event} at {} ns{}", at.0, if *torn { ", torn" } else { "" }),
         }
-        Ok(())
     }
 
-    /// Whether the device was in this state before, which then was judged again.
-    fn judge_known(&mut self, crash_point: &CrashPoint, states: &States, name: &str) -> Result<bool, String> {
-        let Some(portrait) = self.known.get(&crash_point.fingerprint) else { return Ok(false) };
-        self.repeated += 1;
-        verdict(portrait, states).map_err(|error| format!("{name}: {error}"))?;
-        Ok(true)
+    fn wire(stage: &FileStage<M>) -> &Wire {
+        &stage.rig.wire
     }
 
-    /// Recovers and judges. Gives the crash points of the recovery, if it is to be cut.
-    fn recover<M: Mounts>(
+    fn left_by(&mut self, stage: &FileStage<M>, crash_point: CrashPoint, _: &Rc<States>) -> FileStage<M> {
+        self.leniency = stage.world.as_ref().map_or(Leniency::default(), |world| world.leniency);
+        let rig = stage.rig.with(crash_point.device, crash_point.at);
+        FileStage { mounts: stage.mounts.clone(), rig, world: None, crash_points: Noted::default() }
+    }
+
+    fn is_cut(&mut self, left: Left, _: bool) -> bool {
+        left.number.is_multiple_of(RECOVERIES_CUT)
+    }
+
+    fn recover(&mut self, stage: &mut FileStage<M>, states: &Rc<States>, _: Left) -> Result<Rc<Portrait>, String> {
+        let portrait = stage.mount(states)?;
+        stage.world().leniency = self.leniency;
+        Ok(self.portraits.entry(portrait.hash).or_insert_with(|| Rc::new(portrait)).clone())
+    }
+
+    fn judge_again(
         &mut self,
-        stage: &FileStage<M>,
-        crash_point: CrashPoint,
+        _: &FileStage<M>,
+        _: CrashPoint,
         states: &Rc<States>,
-        name: &str,
-        is_cut: bool,
-        is_thorough: bool,
-    ) -> Result<Vec<(CrashPoint, Rc<States>)>, String> {
-        let fingerprint = crash_point.fingerprint;
-        let recovered = stage.after(crash_point, states, is_cut);
-        let (mut recovered, portrait) = recovered.map_err(|error| format!("{name}: {error}"))?;
-        let portrait = self.portraits.entry(portrait.hash).or_insert_with(|| Rc::new(portrait));
-        self.known.insert(fingerprint, portrait.clone());
-        let within = recovered.take_crash_points();
+        portrait: &Rc<Portrait>,
+        _: Left,
+    ) -> Result<(), String> {
+        verdict(portrait, states).map(drop)
+    }
+
+    fn go_on(&mut self, stage: &mut FileStage<M>, _: &Rc<Portrait>, left: Left) -> Result<bool, String> {
+        let is_thorough = !left.is_of_recovery && left.number.is_multiple_of(RECOVERIES_THOROUGH);
         let operations = OPERATIONS[usize::from(is_thorough)];
-        caught(|| recovered.prove(fingerprint, operations, is_thorough))
-            .unwrap_or_else(|panic| Err(panic.to_string()))
-            .map_err(|error| format!("{name}, and then: {error}"))?;
-        Ok(within)
+        stage.prove(left.fingerprint, operations, is_thorough)?;
+        Ok(true)
     }
 }

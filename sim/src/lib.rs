@@ -23,16 +23,17 @@
 //! | [`file_model`], [`mod@portrait`] | the reference model of a file system, and all of any file system as one number |
 //! | [`file_steps`], [`file_world`] | what is asked of a file system, and one in lock step with the model |
 //! | [`file_play`] | a file system that histories of the explorer are played on |
-//! | [`file_crash_points`] | every state that a power cut can leave of a file system on segments |
-//! | `block_host`, `table_host`, `zone_host`, `zone_requests` | what their hosts do |
-//! | [`zone_crash_points`] | every state that a power cut can leave of such a drive |
+//! | `block_host`, `table_host`, `zone_host` | what their hosts do |
+//! | `block_requests`, `table_requests`, `zone_requests` | how they ask for it |
+//! | `block_contents`, `table_contents` | what blocks and notes say of themselves |
 //! | [`alfs`] | ALFS as a file system under test |
 //! | [`mod@rig`] | a drive with its device and its clock, whatever it is for |
 //! | [`stage`] | a world that crash points are found of |
 //! | [`liveness`] | what a drive owes besides the truth: an answer |
 //! | [`fate`] | what a power cut leaves beyond a prefix in time |
-//! | [`crash_points`] | every state that a power cut can leave, recovered and judged |
-//! | [`played_crash_points`] | the same of drives of any kind |
+//! | [`crash_points`] | every state that a power cut can leave, recovered and judged: one loop for all kinds |
+//! | [`block_crash_points`], [`zone_crash_points`] | how blocks and tables are judged then, and zones |
+//! | [`played_crash_points`], [`file_crash_points`] | how drives of any kind are, and a file system on segments |
 //! | [`damage`] | metadata of them that are damaged |
 //! | [`mod@devices`] | small devices that differ in what a power cut may leave |
 //! | [`played`] | what a run needs of any of them |
@@ -45,7 +46,10 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod alfs;
+mod block_contents;
+pub mod block_crash_points;
 mod block_host;
+mod block_requests;
 pub mod caught;
 pub mod crash_points;
 pub mod damage;
@@ -73,7 +77,9 @@ pub mod shrink;
 pub mod stage;
 pub mod step;
 pub mod swarm;
+mod table_contents;
 mod table_host;
+mod table_requests;
 pub mod table_world;
 pub mod wire;
 pub mod world;
@@ -83,6 +89,7 @@ pub mod zone_model;
 mod zone_requests;
 pub mod zone_world;
 
+pub use block_crash_points::BlockCrashPoints;
 pub use caught::Failure;
 pub use explore::{Explored, Tally, explore, explore_in};
 pub use fault::FaultKind;

@@ -3,7 +3,8 @@
 use crate::played::Played;
 use crate::stage::Stage;
 use crate::step::{Deed, DeedKind};
-use crate::table_world::{NOTE_BYTES_MIN, TableWorld};
+use crate::table_contents::NOTE_BYTES_MIN;
+use crate::table_world::TableWorld;
 use openftl_parts::Durability;
 use openftl_tables::{TableLifetime, Wish};
 

@@ -9,62 +9,34 @@
 //! says which change it is of, and the serial and the length of the table. So what is found after a power cut tells of
 //! itself, and a mix-up of tables, of their blocks or of their notes is seen.
 
+use crate::block_contents::{head_of, holds};
 use crate::drive::TABLE_TAG;
 use crate::fate::States;
 use crate::fault::Fault;
-use crate::history::{Change, Found, History, Kind};
+use crate::history::{Change, Found, History};
 use crate::liveness;
 use crate::played::Played;
 use crate::rig::Rig;
 use crate::stage::Stage;
 use crate::step::{Moment, Step};
+use crate::table_contents::{note, words};
+use crate::table_requests::Errand;
 use crate::wire::{CrashPoint, Wire};
-use crate::world::{Judgeable, World, head_of};
+use crate::world::{Judgeable, World};
 use openftl_core::units::Share;
-use openftl_core::{BLOCK_BYTES, ChunkId, Clock, Frame, FrameForm, Nanos, TraceHash};
-use openftl_media::{ChunkDescriptor, ChunkState, Profile, Store};
-use openftl_parts::flash::chunk_table::ChunkUse;
+use openftl_core::{Frame, FrameForm, Nanos, TraceHash};
+use openftl_media::{Profile, Store};
 use openftl_parts::{Config, IoError, OpenError, Target, chunks_per_pu};
-use openftl_tables::catalog::NOTE_BYTES_MAX;
-use openftl_tables::{FoundEntry, TableDone};
-use openftl_tables::{TableError, TableFtl, TableId, Wish};
+use openftl_tables::{FoundEntry, TableDone, TableError, TableFtl, TableId};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
-
-/// Marks the contents of tables.
-const MARK: u64 = 1 << 55;
-
-/// The least that a note says.
-pub const NOTE_BYTES_MIN: usize = 12;
 
 /// Blocks that are read at a time where all of a table is.
 const READ_BLOCKS: u32 = 64;
 
-/// What block `block` of the table `serial` holds.
-fn words(serial: u32, block: u32) -> impl Iterator<Item = u64> {
-    let first = MARK | u64::from(serial) << 24 | u64::from(block);
-    (0..BLOCK_BYTES as u64 / 8).map(move |index| first.wrapping_add(index << 56))
-}
-
-/// The serial of the table that a block is of which begins with `head`.
-pub(crate) fn table_in(head: u64) -> u32 {
-    (head >> 24) as u32 & 0x7FFF_FFFF
-}
-
-/// What is noted of an entry: which change it was, and the table.
-fn note(change: Change, serial: u32, blocks: u32, bytes: usize) -> Vec<u8> {
-    let mut note = Vec::with_capacity(bytes);
-    for word in [change, serial, blocks] {
-        note.extend(word.to_le_bytes());
-    }
-    let rest = bytes.clamp(NOTE_BYTES_MIN, NOTE_BYTES_MAX) - NOTE_BYTES_MIN;
-    note.extend((0..rest).map(|index| (change as usize + index) as u8));
-    note
-}
-
 /// What a host may do with a table now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+pub(crate) enum State {
     Writing,
     /// It was ended, and is not in the catalog yet.
     Ended,
@@ -75,19 +47,12 @@ enum State {
 
 /// A table that can be read.
 #[derive(Clone, Copy, Debug)]
-struct Table {
-    id: TableId,
-    serial: u32,
-    blocks: u32,
-    pins: u32,
-    state: State,
-}
-
-/// A request for a table under way.
-enum Errand {
-    Commit { serial: u32, change: Change },
-    Change { change: Change },
-    Read { serial: u32, first: u32, frames: Vec<Frame> },
+pub(crate) struct Table {
+    pub id: TableId,
+    pub serial: u32,
+    pub blocks: u32,
+    pub pins: u32,
+    pub state: State,
 }
 
 /// The production FTL, on a wire that can be cut.
@@ -95,12 +60,12 @@ type Tables = TableFtl<Wire>;
 
 /// All that takes part in a run with a table drive. It is a world too: that of the log area.
 pub struct TableWorld {
-    world: World<Tables>,
-    tables: Vec<Table>,
+    pub(crate) world: World<Tables>,
+    pub(crate) tables: Vec<Table>,
     /// Entries without a table, by number.
-    files: Vec<u64>,
-    under_way: Vec<(u64, Errand)>,
-    serials: u32,
+    pub(crate) files: Vec<u64>,
+    pub(crate) under_way: Vec<(u64, Errand)>,
+    pub(crate) serials: u32,
     pub(crate) tags: u64,
 }
 
@@ -209,7 +174,7 @@ impl TableWorld {
         self.tables.iter().filter(|table| is(table)).map(|table| table.serial).collect()
     }
 
-    fn table(&mut self, serial: u32) -> &mut Table {
+    pub(crate) fn table(&mut self, serial: u32) -> &mut Table {
         self.tables.iter_mut().find(|table| table.serial == serial).expect("a table that is there")
     }
 
@@ -224,19 +189,19 @@ impl TableWorld {
     }
 
     /// The block of the model that stands for an entry.
-    fn entry(&mut self, number: u64) -> u64 {
+    pub(crate) fn entry(&mut self, number: u64) -> u64 {
         let block = self.world.blocks() + number;
         self.world.model().grow(block + 1);
         block
     }
 
-    fn tag(&mut self) -> u64 {
+    pub(crate) fn tag(&mut self) -> u64 {
         self.tags += 1;
         self.tags
     }
 
     /// Books the requests for tables that have ended.
-    fn book(&mut self) {
+    pub(crate) fn book(&mut self) {
         self.world.collect_crash_points();
         let ended = std::mem::take(&mut self.world.others);
         for ended in ended {
@@ -275,7 +240,7 @@ impl TableWorld {
     }
 
     /// Something may be refused only because the drive is worn out.
-    fn expect_worn_out(&mut self, error: TableError) {
+    pub(crate) fn expect_worn_out(&mut self, error: TableError) {
         let is_read_only = matches!(error, TableError::ReadOnly(_) | TableError::Io(IoError::ReadOnly));
         let may = self.world.may_wear_out && is_read_only && self.world.is_worn_out();
         assert!(may, "{error}: {:?}", self.ftl().block().read_only_reason());
@@ -301,262 +266,6 @@ impl TableWorld {
                 assert!(holds(pool.bytes(frame), expected), "block {block} of table {serial} holds {head:#018x}");
             }
             pool.release(frame);
-        }
-    }
-
-    /// Begins a table; gives its serial, or `None` if the drive has too many or is worn out.
-    pub fn begin(&mut self, wish: Wish) -> Option<u32> {
-        let result = self.ftl().begin(wish);
-        let id = match result {
-            Ok(id) => id,
-            Err(TableError::TooManyWriters) => return None,
-            Err(error) => {
-                self.expect_worn_out(error);
-                return None;
-            }
-        };
-        self.serials += 1;
-        let serial = self.serials;
-        self.tables.push(Table { id, serial, blocks: 0, pins: 0, state: State::Writing });
-        Some(serial)
-    }
-
-    /// Appends blocks to a table, waiting for room as it has to. Returns false if there was no room, or the drive is worn out.
-    pub fn append(&mut self, serial: u32, blocks: u32) -> bool {
-        let mut left = blocks;
-        while left > 0 {
-            let (id, now) = (self.id(serial), self.world.clock.now());
-            let room = match self.room(id) {
-                Ok(room) => room.min(left),
-                Err(TableError::NoSpace) => return false,
-                Err(error) => {
-                    self.expect_worn_out(error);
-                    return false;
-                }
-            };
-            let mut frames = Vec::new();
-            let form = self.world.config.payload;
-            if room == 0 || !self.ftl().frames_mut().acquire_many(form, room as usize, &mut frames) {
-                self.pump();
-                continue;
-            }
-            let first = self.table(serial).blocks;
-            let pool = self.ftl().frames_mut();
-            for (block, frame) in (first..).zip(&frames) {
-                for (at, word) in pool.bytes_mut(*frame).as_chunks_mut::<8>().0.iter_mut().zip(words(serial, block)) {
-                    *at = word.to_le_bytes();
-                }
-            }
-            self.ftl().append(now, id, &frames);
-            self.world.collect_crash_points();
-            self.table(serial).blocks += room;
-            left -= room;
-        }
-        true
-    }
-
-    /// How many blocks can be appended to a table now: 0 after it was asked twice, so that there is something to wait for.
-    fn room(&mut self, id: TableId) -> Result<u32, TableError> {
-        let now = self.world.clock.now();
-        match self.ftl().room(now, id) {
-            Ok(0) => {
-                self.world.poll();
-                self.book();
-                self.ftl().room(now, id)
-            }
-            room => room,
-        }
-    }
-
-    /// Ends a table, to be put into the catalog with a note of so many bytes.
-    pub fn commit(&mut self, serial: u32, note_bytes: usize) {
-        let Table { id, blocks, .. } = *self.table(serial);
-        let entry = self.entry(id.number());
-        let change = self.world.begin(Kind::Put, entry, 1);
-        let (now, tag) = (self.world.clock.now(), self.tag());
-        let note = note(change, serial, blocks, note_bytes);
-        match self.ftl().commit(now, tag, id, &note) {
-            Ok(()) => {
-                self.table(serial).state = State::Ended;
-                self.under_way.push((tag, Errand::Commit { serial, change }));
-            }
-            Err(error) => {
-                self.expect_worn_out(error);
-                self.world.model().refuse(change);
-            }
-        }
-        self.world.collect_crash_points();
-    }
-
-    /// Blocks of tables, and those that no table can have for now. Not counted is what was written of chunks that are not full: they
-    /// are kept for the tables to come.
-    pub fn used_up(&mut self) -> u64 {
-        let (left, all) = self.ftl().table_space();
-        let uses = self.ftl().block().chunk_uses().filter(|(_, usage, _)| *usage == ChunkUse::Tenant);
-        let in_use: Vec<ChunkId> = uses.map(|(chunk, ..)| chunk).collect();
-        let is_partly = |chunk: &&ChunkDescriptor| chunk.state == ChunkState::Open && in_use.contains(&chunk.chunk);
-        let partly: u64 =
-            self.world.chunk_report().iter().filter(is_partly).map(|chunk| u64::from(chunk.write_pointer)).sum();
-        all - left - partly
-    }
-
-    /// A table of so many blocks, in the catalog.
-    ///
-    /// # Panics
-    /// If there is no room for it.
-    pub fn write_table(&mut self, blocks: u32) -> u32 {
-        let table = self.begin(Wish::default()).expect("another table may be written");
-        let has_room = self.append(table, blocks);
-        assert!(has_room, "there is room: {:?}", self.ftl().table_space());
-        self.commit(table, 30);
-        self.settle();
-        table
-    }
-
-    /// Fills the drive with tables of so many blocks; gives those in the catalog, and the one that found no room.
-    ///
-    /// # Panics
-    /// If the drive takes no tables.
-    pub fn fill(&mut self, blocks: u32) -> (Vec<u32>, u32) {
-        let mut tables = Vec::new();
-        loop {
-            let table = self.begin(Wish::default()).expect("another table may be written");
-            if !self.append(table, blocks) {
-                return (tables, table);
-            }
-            self.commit(table, 20);
-            self.settle();
-            tables.push(table);
-        }
-    }
-
-    /// Gives a table up.
-    pub fn abandon(&mut self, serial: u32) {
-        let (id, now) = (self.id(serial), self.world.clock.now());
-        self.ftl().abandon(now, id);
-        self.tables.retain(|table| table.serial != serial);
-        self.world.collect_crash_points();
-    }
-
-    /// Notes something else of a table that is in the catalog.
-    pub fn put(&mut self, serial: u32, note_bytes: usize) {
-        let Table { id, blocks, .. } = *self.table(serial);
-        self.put_entry(id.number(), Some(id), serial, blocks, note_bytes);
-    }
-
-    /// Puts an entry without a table, a new one or another note for one that is there. Returns false if the catalog is full.
-    pub fn put_file(&mut self, number: Option<u64>, note_bytes: usize) -> bool {
-        let new = number.is_none();
-        let number = number.unwrap_or_else(|| self.ftl().new_number());
-        let is_put = self.put_entry(number, None, 0, 0, note_bytes);
-        if is_put && new {
-            self.files.push(number);
-        }
-        is_put
-    }
-
-    fn put_entry(&mut self, number: u64, table: Option<TableId>, serial: u32, blocks: u32, bytes: usize) -> bool {
-        let entry = self.entry(number);
-        let change = self.world.begin(Kind::Put, entry, 1);
-        let (now, tag) = (self.world.clock.now(), self.tag());
-        let note = note(change, serial, blocks, bytes);
-        self.under_way.push((tag, Errand::Change { change }));
-        let result = self.ftl().put(now, tag, number, table, &note);
-        if let Err(error) = result {
-            if error != TableError::CatalogFull {
-                self.expect_worn_out(error);
-            }
-            self.under_way.pop();
-            self.world.model().refuse(change);
-        }
-        self.world.collect_crash_points();
-        result.is_ok()
-    }
-
-    /// Deletes a table that is in the catalog.
-    pub fn delete(&mut self, serial: u32) {
-        let id = self.id(serial);
-        if self.delete_entry(id.number(), Some(id)) {
-            self.table(serial).state = State::Deleted;
-            self.forget_deleted();
-        }
-    }
-
-    /// Deletes an entry without a table.
-    pub fn delete_file(&mut self, number: u64) {
-        if self.delete_entry(number, None) {
-            self.files.retain(|other| *other != number);
-        }
-    }
-
-    fn delete_entry(&mut self, number: u64, table: Option<TableId>) -> bool {
-        let entry = self.entry(number);
-        let change = self.world.begin(Kind::Delete, entry, 1);
-        let (now, tag) = (self.world.clock.now(), self.tag());
-        self.under_way.push((tag, Errand::Change { change }));
-        let result = self.ftl().delete(now, tag, number, table);
-        if let Err(error) = result {
-            self.expect_worn_out(error);
-            self.under_way.pop();
-            self.world.model().refuse(change);
-        }
-        self.world.collect_crash_points();
-        result.is_ok()
-    }
-
-    /// A table stays readable when it is deleted.
-    pub fn pin(&mut self, serial: u32) {
-        let id = self.id(serial);
-        self.ftl().pin(id);
-        self.table(serial).pins += 1;
-    }
-
-    /// Once less than before.
-    pub fn unpin(&mut self, serial: u32) {
-        let id = self.id(serial);
-        self.ftl().unpin(id);
-        self.table(serial).pins -= 1;
-        self.forget_deleted();
-    }
-
-    fn forget_deleted(&mut self) {
-        self.tables.retain(|table| table.state != State::Deleted || table.pins > 0);
-    }
-
-    /// Submits a read of blocks that a table has.
-    pub fn read(&mut self, serial: u32, first: u32, blocks: u32) {
-        let frames = self.frames(u64::from(blocks));
-        // Its commit may have been refused meanwhile.
-        if self.tables.iter().all(|table| table.serial != serial) {
-            frames.into_iter().for_each(|frame| self.ftl().frames_mut().release(frame));
-            return;
-        }
-        let (id, now, tag) = (self.id(serial), self.world.clock.now(), self.tag());
-        self.ftl().read(now, tag, id, first, &frames).expect("the table has these blocks");
-        self.under_way.push((tag, Errand::Read { serial, first, frames }));
-    }
-
-    /// Reads block `block` of a table, however it ends.
-    ///
-    /// # Errors
-    /// What the drive says.
-    ///
-    /// # Panics
-    /// If the table has no such block, or the drive stops.
-    pub fn try_read_table(&mut self, serial: u32, block: u32) -> Result<(), TableError> {
-        self.settle();
-        let (frames, id, now) = (self.frames(1), self.id(serial), self.world.clock.now());
-        self.ftl().read(now, 1, id, block, &frames).expect("the table has this block");
-        let mut done = Vec::new();
-        loop {
-            let now = self.world.clock.now();
-            self.ftl().poll(now, &mut done);
-            if let Some(ended) = done.pop() {
-                self.ftl().frames_mut().release(frames[0]);
-                return ended.result;
-            }
-            let due = self.ftl().next_due().expect("the read is under way");
-            self.world.clock.wait_until(due);
         }
     }
 
@@ -782,8 +491,4 @@ impl Stage for TableWorld {
         self.verify_all();
         self.check();
     }
-}
-
-fn holds(bytes: &[u8; BLOCK_BYTES], expected: impl Iterator<Item = u64>) -> bool {
-    bytes.as_chunks::<8>().0.iter().zip(expected).all(|(found, word)| u64::from_le_bytes(*found) == word)
 }

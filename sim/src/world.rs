@@ -2,10 +2,13 @@
 //!
 //! Whatever contradicts the model is a panic: in a test that is a failure, and the explorer catches it.
 
+use crate::block_contents::{change_in, head_of, is_whole};
+use crate::block_requests::Errand;
+use crate::crash_points::Noted;
 use crate::drive::Drive;
 use crate::fate::States;
 use crate::fault::{Fault, written_places};
-use crate::history::{Change, Found, History, Kind, UNCORRECTABLE};
+use crate::history::{Change, Found, History, UNCORRECTABLE};
 use crate::liveness;
 use crate::played::{DoneOf, Played};
 use crate::rig::Rig;
@@ -14,41 +17,16 @@ use crate::step::{Moment, Range, Step};
 use crate::wire::{CrashPoint, Wire};
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::units::Share;
-use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm, Payload, PayloadMut, Ppa, Stamp, TraceHash};
+use openftl_core::{Clock, Frame, FrameForm, Ppa, TraceHash};
 use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Missing, NandStatistics, Profile, Store, Timing};
 use openftl_parts::config::TRIM_STEP_ENTRIES;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::{
-    Access, Config, Done, Durability, Extent, Handle, IoError, ObjectError, ReadOnlyReason, Request, VictimPolicy,
-    chunks_per_pu,
-};
-use std::fmt;
+use openftl_parts::{Access, Config, Done, Extent, Handle, IoError, ReadOnlyReason, VictimPolicy, chunks_per_pu};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 /// The production FTL, on a wire that can be cut.
 pub type Ftl = BlockFtl<Wire>;
-
-/// A request under way.
-enum Errand {
-    Change { change: Change, durable: bool },
-    Flush { tick: u64 },
-    Announcement,
-    Read { first: u64, frames: Vec<Frame>, allowed: Vec<Vec<Change>> },
-}
-
-impl fmt::Display for Errand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Errand::Change { change, durable } => {
-                write!(f, "change {change}{}", if *durable { ", durable" } else { "" })
-            }
-            Errand::Flush { .. } => write!(f, "flush"),
-            Errand::Announcement => write!(f, "announcement"),
-            Errand::Read { first, .. } => write!(f, "read of {first}"),
-        }
-    }
-}
 
 /// All that takes part in a run with a drive `D`.
 pub struct World<D: Drive = Ftl> {
@@ -63,11 +41,11 @@ pub struct World<D: Drive = Ftl> {
     pub handle: Handle,
     /// Blocks that silent faults have cost and nobody has asked for.
     missing: Vec<Missing>,
-    under_way: Vec<(u64, Errand)>,
+    pub(crate) under_way: Vec<(u64, Errand)>,
     /// What has ended, and was asked by somebody else.
     pub(crate) others: Vec<DoneOf<D>>,
     trace: TraceHash,
-    crash_points: Vec<Judgeable>,
+    crash_points: Noted<History>,
 }
 
 impl<D: Drive> Deref for World<D> {
@@ -130,28 +108,6 @@ pub fn profile(name: &str, changes: &[(&str, &str)]) -> Profile {
 
 /// Blocks that are read at a time where all are.
 const READ_BLOCKS: u64 = 64;
-
-/// What a whole block of write `change` holds.
-fn words(change: Change, block: u64) -> impl Iterator<Item = u64> {
-    let stamp = stamp(change, block).0;
-    (0..BLOCK_BYTES as u64 / 8).map(move |index| if stamp == 0 { 0 } else { stamp.wrapping_add(index << 56) })
-}
-
-/// The first eight bytes of a block, which say which write it is of.
-pub(crate) fn head_of(payload: Payload<'_>) -> u64 {
-    match payload {
-        Payload::Stamp(stamp) => stamp.0,
-        Payload::Bytes(bytes) => u64::from_le_bytes(*bytes.first_chunk().expect("eight of many bytes")),
-    }
-}
-
-fn change_in(head: u64) -> Change {
-    (head >> 24) as Change
-}
-
-fn stamp(change: Change, block: u64) -> Stamp {
-    if change == 0 { Stamp::ZERO } else { Stamp(u64::from(change) << 24 | block) }
-}
 
 impl World {
     /// A new drive. `spare` percent of its chunks are held back for others that go bad.
@@ -226,7 +182,7 @@ impl<D: Drive> World<D> {
             under_way: Vec::new(),
             others: Vec::new(),
             trace: TraceHash::START,
-            crash_points: Vec::new(),
+            crash_points: Noted::default(),
         }
     }
 
@@ -237,8 +193,7 @@ impl<D: Drive> World<D> {
 
     /// What was done so far left these states; what the host is told next does not count for them.
     pub(crate) fn collect_crash_points(&mut self) {
-        let found = self.wire.crash_points().into_iter();
-        self.crash_points.extend(found.map(|crash_point| (crash_point, self.history.clone())));
+        self.crash_points.note(&self.rig.wire, &self.history);
     }
 
     /// A block on the medium that holds a version of `block` and begins with `head` is damaged.
@@ -278,7 +233,7 @@ impl<D: Drive> World<D> {
     }
 
     /// Lets the drive work until something has ended. Gives what was asked by the host of blocks.
-    fn step(&mut self) -> Vec<Done> {
+    pub(crate) fn step(&mut self) -> Vec<Done> {
         let done = self.rig.step();
         self.note_missing();
         match done {
@@ -375,34 +330,26 @@ impl<D: Drive> World<D> {
     }
 
     /// A write may fail only because the drive is worn out.
-    fn expect_worn_out(&mut self, error: IoError) {
+    pub(crate) fn expect_worn_out(&mut self, error: IoError) {
         let may = self.may_wear_out && error == IoError::ReadOnly && self.is_worn_out();
         let block = self.ftl().block();
         assert!(may, "{error}: {:?}, {}", block.read_only_reason(), block.describe());
     }
 
-    fn give_back(&mut self, frames: Vec<Frame>) {
+    pub(crate) fn give_back(&mut self, frames: Vec<Frame>) {
         for frame in frames {
             self.ftl().frames_mut().release(frame);
         }
     }
 
     /// What the frames hold, by write; they are given back.
-    fn release(&mut self, first: u64, frames: Vec<Frame>) -> Vec<Change> {
+    pub(crate) fn release(&mut self, first: u64, frames: Vec<Frame>) -> Vec<Change> {
         let pool = self.ftl().frames_mut();
         let mut found = Vec::new();
         for (block, frame) in (first..).zip(frames) {
             let head = head_of(pool.payload(frame));
             let change = change_in(head);
-            let whole = match pool.payload(frame) {
-                Payload::Stamp(found) => found == stamp(change, block),
-                Payload::Bytes(bytes) => bytes
-                    .as_chunks::<8>()
-                    .0
-                    .iter()
-                    .zip(words(change, block))
-                    .all(|(found, word)| u64::from_le_bytes(*found) == word),
-            };
+            let whole = is_whole(pool.payload(frame), change, block);
             assert!(whole, "block {block} holds what was never written to it: {head:#018x}");
             pool.release(frame);
             found.push(change);
@@ -410,217 +357,9 @@ impl<D: Drive> World<D> {
         found
     }
 
-    fn submit(&mut self, request: Request<'_>, errand: Errand) -> u64 {
-        let (now, tag) = (self.clock.now(), self.next_tag());
-        if self.under_way.is_empty() {
-            self.wait_anew();
-        }
-        self.under_way.push((tag, errand));
-        for word in [now.0, tag] {
-            self.trace.add(word);
-        }
-        if let Err(error) = self.ftl().ask(now, tag, request) {
-            self.expect_worn_out(error);
-            self.refused(request);
-        }
-        self.collect_crash_points();
-        tag
-    }
-
-    /// Forgets a request that was refused.
-    fn refused(&mut self, request: Request<'_>) {
-        if let Some((_, Errand::Change { change, .. })) = self.under_way.pop() {
-            self.model().fail(change);
-        }
-        if let Request::Write { frames, .. }
-        | Request::WriteUncorrectable { frames, .. }
-        | Request::Read { frames, .. } = request
-        {
-            self.give_back(frames.to_vec());
-        }
-    }
-
-    fn fill(&mut self, change: Change, first: u64, frames: &[Frame]) {
-        let pool = self.ftl().frames_mut();
-        for (block, frame) in (first..).zip(frames) {
-            match pool.payload_mut(*frame) {
-                PayloadMut::Stamp(payload) => *payload = stamp(change, block),
-                PayloadMut::Bytes(bytes) => {
-                    for (at, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words(change, block)) {
-                        *at = word.to_le_bytes();
-                    }
-                }
-            }
-        }
-    }
-
-    pub(crate) fn begin(&mut self, kind: Kind, first: u64, blocks: u64) -> Change {
-        let change = self.model().begin(kind, first, blocks);
-        for (_, errand) in &mut self.under_way {
-            if let Errand::Read { first: from, allowed, .. } = errand {
-                for (block, allowed) in (*from..).zip(allowed) {
-                    if (first..first + blocks).contains(&block) {
-                        allowed.push(change);
-                    }
-                }
-            }
-        }
-        change
-    }
-
-    /// Submits a write; gives its tag.
-    pub fn submit_write(&mut self, first: u64, blocks: u64, durability: Durability) -> u64 {
-        let frames = self.frames(blocks);
-        let change = self.begin(Kind::Write, first, blocks);
-        self.fill(change, first, &frames);
-        let durable = durability == Durability::Durable || self.config.write_through;
-        let handle = self.handle;
-        self.submit(Request::Write { first, frames: &frames, durability, handle }, Errand::Change { change, durable })
-    }
-
-    /// Announces an object, which the drive may refuse.
-    pub fn submit_flash_alloc(&mut self, extents: &[Extent]) {
-        let (now, tag) = (self.clock.now(), self.next_tag());
-        match self.ftl().ask(now, tag, Request::FlashAlloc { extents }) {
-            Ok(()) => self.under_way.push((tag, Errand::Announcement)),
-            Err(IoError::Object(ObjectError::NotKept | ObjectError::TooMany { .. })) => {}
-            Err(error) => self.expect_worn_out(error),
-        }
-    }
-
-    /// Submits a write of uncorrectable blocks; gives its tag.
-    pub fn submit_write_uncorrectable(&mut self, first: u64, blocks: u64, durability: Durability) -> u64 {
-        let frames = self.frames(blocks);
-        let change = self.begin(Kind::WriteUncorrectable, first, blocks);
-        // What the frames hold must not come back.
-        self.fill(change, first, &frames);
-        let durable = durability == Durability::Durable || self.config.write_through;
-        let request = Request::WriteUncorrectable { first, frames: &frames, durability };
-        self.submit(request, Errand::Change { change, durable })
-    }
-
-    /// Submits a trim; gives its tag.
-    pub fn submit_trim(&mut self, first: u64, blocks: u64, durability: Durability) -> u64 {
-        let change = self.begin(Kind::Trim, first, blocks);
-        let durable = durability == Durability::Durable || self.config.write_through;
-        self.submit(Request::Trim { first, blocks, durability }, Errand::Change { change, durable })
-    }
-
-    /// Submits a flush; gives its tag.
-    pub fn submit_flush(&mut self) -> u64 {
-        let tick = self.model().begin_flush();
-        self.submit(Request::Flush, Errand::Flush { tick })
-    }
-
-    /// Submits a read, to be compared with the model when it ends; gives its tag.
-    pub fn submit_read(&mut self, first: u64, blocks: u64) -> u64 {
-        let frames = self.frames(blocks);
-        let allowed = self.history.readable(first, blocks);
-        let request = Request::Read { first, frames: &frames };
-        self.submit(request, Errand::Read { first, frames: frames.clone(), allowed })
-    }
-
-    /// Waits until a request has ended.
-    pub fn wait(&mut self, tag: u64) {
-        while self.under_way.iter().any(|(other, _)| *other == tag) {
-            self.pump();
-        }
-    }
-
-    /// Writes, and waits for it.
-    pub fn write(&mut self, first: u64, blocks: u64) {
-        let tag = self.submit_write(first, blocks, Durability::Volatile);
-        self.wait(tag);
-    }
-
-    /// Trims, and waits for it.
-    pub fn trim(&mut self, first: u64, blocks: u64) {
-        let tag = self.submit_trim(first, blocks, Durability::Volatile);
-        self.wait(tag);
-    }
-
-    /// Flushes, and waits for it.
-    pub fn flush(&mut self) {
-        let tag = self.submit_flush();
-        self.wait(tag);
-    }
-
-    /// Fills the drive from its first block to its last.
-    pub fn write_all(&mut self, step: u64) {
-        for first in (0..self.blocks()).step_by(step as usize) {
-            let blocks = step.min(self.blocks() - first);
-            self.write(first, blocks);
-        }
-    }
-
-    /// Reads and compares with the model.
-    pub fn verify(&mut self, first: u64, blocks: u64) {
-        let tag = self.submit_read(first, blocks);
-        self.wait(tag);
-    }
-
     /// This happened, too.
     pub(crate) fn add_to_trace(&mut self, words: impl IntoIterator<Item = u64>) {
         words.into_iter().for_each(|word| self.trace.add(word));
-    }
-
-    /// Submits a request that may be refused or fail, with nothing else under way, and waits for its end.
-    ///
-    /// # Errors
-    /// How it failed.
-    pub fn attempt(&mut self, request: Request<'_>) -> Result<(), IoError> {
-        self.settle();
-        let (now, tag) = (self.clock.now(), self.next_tag());
-        self.wait_anew();
-        self.ftl().ask(now, tag, request)?;
-        loop {
-            if let Some(done) = self.step().into_iter().find(|done| done.tag == tag) {
-                return done.result;
-            }
-        }
-    }
-
-    /// Reads blocks that may be lost: what they hold, by write.
-    ///
-    /// # Errors
-    /// How the read failed.
-    pub fn try_read(&mut self, first: u64, blocks: u64) -> Result<Vec<Change>, IoError> {
-        let frames = self.frames(blocks);
-        let result = self.attempt(Request::Read { first, frames: &frames });
-        if result.is_err() {
-            self.give_back(frames);
-            return result.map(|()| Vec::new());
-        }
-        Ok(self.release(first, frames))
-    }
-
-    /// Writes where it may be refused.
-    ///
-    /// # Errors
-    /// How the write failed.
-    pub fn try_write(&mut self, first: u64, blocks: u64, durability: Durability) -> Result<(), IoError> {
-        let frames = self.frames(blocks);
-        self.settle();
-        let change = self.begin(Kind::Write, first, blocks);
-        self.fill(change, first, &frames);
-        let (now, tag) = (self.clock.now(), self.next_tag());
-        let write = Request::Write { first, frames: &frames, durability, handle: Handle::NONE };
-        let result = match self.ftl().ask(now, tag, write) {
-            Err(error) => {
-                self.give_back(frames);
-                Err(error)
-            }
-            Ok(()) => loop {
-                if let Some(done) = self.step().into_iter().find(|done| done.tag == tag) {
-                    break done.result;
-                }
-            },
-        };
-        match result {
-            Ok(()) => self.model().complete(change, durability == Durability::Durable),
-            Err(_) => self.model().fail(change),
-        }
-        result
     }
 
     /// Closes the drive, with nothing under way. Returns false if not even a superblock could be written any more.
@@ -838,7 +577,7 @@ impl<D: Drive> Stage for World<D> {
 
     fn crash_points(&mut self) -> Vec<Judgeable> {
         self.collect_crash_points();
-        std::mem::take(&mut self.crash_points)
+        self.crash_points.take()
     }
 
     fn after_cut(&self, crash_point: CrashPoint, history: Rc<History>) -> World<D> {

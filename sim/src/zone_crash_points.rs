@@ -1,24 +1,29 @@
 //! Every state in which a power cut can leave a zoned drive, recovered and judged.
 
-use crate::caught::caught;
-use crate::zone_model::FoundZone;
+use crate::crash_points::{CrashPoints, Judge, Left};
+use crate::wire::{CrashPoint, Wire};
+use crate::zone_model::{FoundZone, ZoneModel};
 use crate::zone_world::ZoneWorld;
 use openftl_parts::Access;
-use rustc_hash::FxHashMap;
 use std::fmt;
+use std::rc::Rc;
 
 /// Of so many recoveries one is cut, everywhere.
 const RECOVERIES_CUT: u64 = 8;
 
+/// Of so many recovered drives one works for longer before it is closed.
+const GOES_ON: u64 = 10;
+
+/// How zoned drives are judged: by all that their zones hold.
+pub struct ZoneJudge;
+
 /// The crash points of a workload so far.
-#[derive(Default)]
-pub struct ZoneCrashPoints {
-    /// What was found after the recovery of each state.
-    known: FxHashMap<u64, Vec<FoundZone>>,
-    /// Different states that a cut left.
-    pub cuts: u64,
-    /// Different states that a cut of one of their recoveries left.
-    pub recovery_cuts: u64,
+pub type ZoneCrashPoints = CrashPoints<ZoneJudge, Vec<FoundZone>>;
+
+impl Default for ZoneCrashPoints {
+    fn default() -> ZoneCrashPoints {
+        CrashPoints::by(ZoneJudge)
+    }
 }
 
 impl fmt::Display for ZoneCrashPoints {
@@ -33,55 +38,59 @@ impl ZoneCrashPoints {
     /// # Errors
     /// What contradicts the model, and after which cut.
     pub fn judge(&mut self, world: &mut ZoneWorld) -> Result<(), String> {
-        for (crash_point, model) in world.take_crash_points() {
-            let name = format!("cut after event {} at {} ns", crash_point.event, crash_point.at.0);
-            if let Some(found) = self.known.get(&crash_point.fingerprint) {
-                model.verdict(found).map_err(|error| format!("{name}: {error}"))?;
-                continue;
-            }
-            let fingerprint = crash_point.fingerprint;
-            self.cuts += 1;
-            let mut recovered = world.after_cut(crash_point, model.clone());
-            let is_watched = self.cuts.is_multiple_of(RECOVERIES_CUT);
-            if is_watched {
-                recovered.wire.watch();
-            }
-            let found = judged(&mut recovered).map_err(|error| format!("{name}: {error}"))?;
-            self.known.insert(fingerprint, found.clone());
-            let within = recovered.take_crash_points();
-            recovered.wire.ignore();
-            let operations = if self.cuts.is_multiple_of(10) { 30 } else { 0 };
-            caught(|| {
-                recovered.adopt(&found);
-                recovered.prove(operations);
-            })
-            .map_err(|failure| format!("{name}, and then: {failure}"))?;
-            for (crash_point, _) in within {
-                let name = format!("{name}, then recovery cut after event {}", crash_point.event);
-                let fingerprint = crash_point.fingerprint;
-                if let Some(found) = self.known.get(&fingerprint) {
-                    model.verdict(found).map_err(|error| format!("{name}: {error}"))?;
-                    continue;
-                }
-                self.recovery_cuts += 1;
-                let mut recovered = world.after_cut(crash_point, model.clone());
-                let found = judged(&mut recovered).map_err(|error| format!("{name}: {error}"))?;
-                self.known.insert(fingerprint, found.clone());
-                caught(|| {
-                    recovered.adopt(&found);
-                    recovered.prove(0);
-                })
-                .map_err(|failure| format!("{name}, and then: {failure}"))?;
-            }
-        }
-        Ok(())
+        let crash_points = world.take_crash_points();
+        self.judge_all(world, crash_points)
     }
 }
 
-fn judged(world: &mut ZoneWorld) -> Result<Vec<FoundZone>, String> {
-    caught(|| {
+impl Judge<ZoneWorld> for ZoneJudge {
+    type Model = ZoneModel;
+    type Found = Vec<FoundZone>;
+
+    fn name(CrashPoint { event, at, .. }: &CrashPoint, is_of_recovery: bool) -> String {
+        if is_of_recovery {
+            format!("cut after event {event}")
+        } else {
+            format!("cut after event {event} at {} ns", at.0)
+        }
+    }
+
+    fn wire(world: &ZoneWorld) -> &Wire {
+        &world.wire
+    }
+
+    fn left_by(&mut self, world: &ZoneWorld, crash_point: CrashPoint, model: &Rc<ZoneModel>) -> ZoneWorld {
+        world.after_cut(crash_point, model.clone())
+    }
+
+    fn is_cut(&mut self, left: Left, _: bool) -> bool {
+        left.number.is_multiple_of(RECOVERIES_CUT)
+    }
+
+    fn recover(&mut self, world: &mut ZoneWorld, _: &Rc<ZoneModel>, _: Left) -> Result<Vec<FoundZone>, String> {
         world.open(Access::ReadWrite).map_err(|error| error.to_string())?;
         world.find()
-    })
-    .unwrap_or_else(|panic| Err(panic.to_string()))
+    }
+
+    fn crash_points(world: &mut ZoneWorld) -> Vec<CrashPoint> {
+        world.take_crash_points().into_iter().map(|(crash_point, _)| crash_point).collect()
+    }
+
+    fn judge_again(
+        &mut self,
+        _: &ZoneWorld,
+        _: CrashPoint,
+        model: &Rc<ZoneModel>,
+        found: &Vec<FoundZone>,
+        _: Left,
+    ) -> Result<(), String> {
+        model.verdict(found)
+    }
+
+    fn go_on(&mut self, world: &mut ZoneWorld, found: &Vec<FoundZone>, left: Left) -> Result<bool, String> {
+        let goes_on = !left.is_of_recovery && left.number.is_multiple_of(GOES_ON);
+        world.adopt(found);
+        world.prove(if goes_on { 30 } else { 0 });
+        Ok(true)
+    }
 }

@@ -1,5 +1,6 @@
 //! A zoned drive under test, a host that writes its zones, and the model that says what the host may find.
 
+use crate::crash_points::Noted;
 use crate::fault::{Fault, FaultKind, disturb};
 use crate::played::Played;
 use crate::rig::Rig;
@@ -51,7 +52,7 @@ pub struct ZoneWorld {
     /// The last version of a block that was written through a window.
     pub(crate) version: u32,
     /// States that a power cut could leave, and what the model said.
-    crash_points: Vec<(CrashPoint, Rc<ZoneModel>)>,
+    crash_points: Noted<ZoneModel>,
 }
 
 impl Deref for ZoneWorld {
@@ -110,13 +111,13 @@ impl ZoneWorld {
             weakens: false,
             under_way: Vec::new(),
             version: IN_ORDER,
-            crash_points: Vec::new(),
+            crash_points: Noted::default(),
         })
     }
 
     fn on(&self, rig: Rig<ZoneFtl<Wire>>, model: Rc<ZoneModel>) -> ZoneWorld {
         let ZoneWorld { layout, weakens, version, .. } = *self;
-        ZoneWorld { rig, layout, model, weakens, under_way: Vec::new(), version, crash_points: Vec::new() }
+        ZoneWorld { rig, layout, model, weakens, under_way: Vec::new(), version, crash_points: Noted::default() }
     }
 
     /// The world after a power cut, with the drive not opened yet.
@@ -163,14 +164,13 @@ impl ZoneWorld {
 
     /// States found by a watched wire.
     pub(crate) fn note_crash_points(&mut self) {
-        let found = self.wire.crash_points().into_iter();
-        self.crash_points.extend(found.map(|crash_point| (crash_point, self.model.clone())));
+        self.crash_points.note(&self.rig.wire, &self.model);
     }
 
     /// The states found since the last call.
     pub fn take_crash_points(&mut self) -> Vec<(CrashPoint, Rc<ZoneModel>)> {
         self.note_crash_points();
-        std::mem::take(&mut self.crash_points)
+        self.crash_points.take()
     }
 
     fn end(&mut self, errand: Errand, ZoneDone { result, address: at, .. }: ZoneDone) {

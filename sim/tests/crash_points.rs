@@ -8,13 +8,12 @@ use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::{Config, Durability, Extent, Handle, PlacementName, Purpose};
-use openftl_sim::crash_points::CrashPoints;
 use openftl_sim::fate::States;
 use openftl_sim::fault::Fault;
 use openftl_sim::played::Played;
 use openftl_sim::step::{Step, parse_steps};
 use openftl_sim::world::{config, profile};
-use openftl_sim::{FaultKind, TableWorld, World};
+use openftl_sim::{BlockCrashPoints, FaultKind, TableWorld, World};
 use std::num::NonZeroU64;
 use std::sync::Mutex;
 
@@ -52,8 +51,8 @@ const MAP_PAGES_MIN: u64 = 4;
 static TOTALS: Mutex<(States, u64)> = Mutex::new((States::NONE, 0));
 
 /// Says how many states there were, by kind, and that each was closed.
-fn told(name: &str, crash_points: CrashPoints) -> CrashPoints {
-    let CrashPoints { cuts, recovery_cuts, states, closed, .. } = crash_points;
+fn told(name: &str, crash_points: BlockCrashPoints) -> BlockCrashPoints {
+    let BlockCrashPoints { cuts, recovery_cuts, states, closed, .. } = crash_points;
     let mut totals = TOTALS.lock().unwrap();
     totals.0 += states;
     totals.1 += closed;
@@ -105,8 +104,8 @@ impl Scene {
     }
 
     /// Cuts wherever it makes a difference, until everything has happened once; and each recovery likewise.
-    fn enumerate(&self) -> CrashPoints {
-        let mut crash_points = CrashPoints::new(recoveries_cut());
+    fn enumerate(&self) -> BlockCrashPoints {
+        let mut crash_points = BlockCrashPoints::new(recoveries_cut());
         let mut world = self.set();
         world.wire.watch_beyond();
         world.ftl().reset_statistics();
@@ -122,7 +121,7 @@ impl Scene {
         crash_points
     }
 
-    fn expect_sound(&self, crash_points: &mut CrashPoints, world: &mut World) {
+    fn expect_sound(&self, crash_points: &mut BlockCrashPoints, world: &mut World) {
         if let Err(contradiction) = crash_points.judge(world) {
             panic!("{}, seed {}: {contradiction}", self.profile.name, self.seed);
         }
@@ -150,7 +149,7 @@ fn crumb(changes: &[(&str, &str)]) -> Profile {
 }
 
 fn expect_many(name: &str, scene: &Scene) {
-    let CrashPoints { cuts, recovery_cuts, .. } = told(name, scene.enumerate());
+    let BlockCrashPoints { cuts, recovery_cuts, .. } = told(name, scene.enumerate());
     assert!(
         cuts > 100 && recovery_cuts > 2_000,
         "{cuts} cuts and {recovery_cuts} of recoveries are too few to show anything"
@@ -273,7 +272,7 @@ fn expect_many_of_tables(name: &str, steps: &str, profile: Profile, seed: u64) -
     let config = Config { checkpoint_log_blocks: Some(8), host_frames: 300, ..config(40, seed) };
     let mut world = TableWorld::new(Profile { pus_per_group: 1, ..profile }, config, 8, seed);
     world.wire.watch_beyond();
-    let mut crash_points = CrashPoints::new(recoveries_cut());
+    let mut crash_points = BlockCrashPoints::new(recoveries_cut());
     let mut expect_sound = |world: &mut TableWorld| {
         if let Err(contradiction) = crash_points.judge(world) {
             panic!("{name}, seed {seed}: {contradiction}");
@@ -300,7 +299,7 @@ fn expect_many_of_tables(name: &str, steps: &str, profile: Profile, seed: u64) -
         }
         expect_sound(&mut world);
     }
-    let CrashPoints { cuts, recovery_cuts, .. } = told(name, crash_points);
+    let BlockCrashPoints { cuts, recovery_cuts, .. } = told(name, crash_points);
     assert!(cuts > 50 && recovery_cuts > 500, "{cuts} cuts and {recovery_cuts} of recoveries are too few");
     world
 }

@@ -11,15 +11,15 @@ use super::Tables;
 use super::catalog::{Catalog, NOTE_BYTES_MAX, Parts};
 use super::columns::{TablePlacement, Wish};
 use super::moving::Moved;
+use super::releases::{Releases, Unnamed};
 use super::request::{FoundEntry, TableDone, TableError, TableId};
 use super::waits::TableWaits;
 use super::writing::Room;
 use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
 use openftl_blocks::reading::BlockPlace;
-use openftl_core::{ChunkId, Clock, Frame, FrameForm, Frames, Geometry, Ppa, Time};
+use openftl_core::{Clock, Frame, FrameForm, Frames, Geometry, Ppa, Time};
 use openftl_media::Media;
 use openftl_parts::accounts::statistics::Statistics;
-use openftl_parts::canary::Canary;
 use openftl_parts::flash::Flash;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request, Target};
@@ -52,23 +52,6 @@ struct Change {
     tag: Option<u64>,
 }
 
-/// What the catalog names no more.
-#[derive(Clone, Copy)]
-enum Unnamed {
-    Table(TableId),
-    /// A chunk that was of a table, all of which has moved.
-    Chunk(ChunkId),
-}
-
-/// What is released when nobody can need it any more.
-#[derive(Clone, Copy)]
-struct Doomed {
-    what: Unnamed,
-    /// The change that took it out, until that is acknowledged; then the number of changes acknowledged by then.
-    change: Option<u64>,
-    acknowledged: u64,
-}
-
 /// What was done with tables since the drive was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct TableStatistics {
@@ -90,17 +73,11 @@ pub struct TableFtl<M: ?Sized = dyn Media> {
     /// How tables are placed that are begun from now on.
     placement: TablePlacement,
     commits: Vec<Commit>,
-    /// Tables that were given up and still have units on their way.
-    abandoned: Vec<u32>,
-    doomed: Vec<Doomed>,
-    pins: FxHashMap<u64, u32>,
+    releases: Releases,
     changes: FxHashMap<u64, Change>,
     next_change: u64,
     /// Parts that wait for frames, in order, with their changes.
     waiting: VecDeque<(u64, Parts)>,
-    /// Changes acknowledged, and how many of them are durable.
-    acknowledged: u64,
-    durable: u64,
     /// Flushes under way, and what had been acknowledged when they began.
     flushes: FxHashMap<u64, u64>,
     own_flush: bool,
@@ -133,14 +110,10 @@ impl<M: Media> TableFtl<M> {
             catalog,
             placement: TablePlacement::default(),
             commits: Vec::new(),
-            abandoned: Vec::new(),
-            doomed: Vec::new(),
-            pins: FxHashMap::default(),
+            releases: Releases::default(),
             changes: FxHashMap::default(),
             next_change: 0,
             waiting: VecDeque::new(),
-            acknowledged: 0,
-            durable: 0,
             flushes: FxHashMap::default(),
             own_flush: false,
             done: Vec::new(),
@@ -216,7 +189,7 @@ impl TableFtl {
         format!(
             "{} tables to be committed, {} to be released, {} changes of the catalog under way, {} of its parts waiting, {} frames, {}",
             self.commits.len(),
-            self.doomed.len() + self.abandoned.len(),
+            self.releases.waiting(),
             self.changes.len(),
             self.waiting.len(),
             self.ftl.flash.frames.available(FrameForm::Bytes),
@@ -278,7 +251,7 @@ impl TableFtl {
             Room::Blocks(blocks) => Ok(blocks),
             room => {
                 self.statistics.waits_for_chunks += 1;
-                if self.can_release() {
+                if self.releases.has_unread() {
                     self.flush_for_room();
                     return Ok(0);
                 }
@@ -328,7 +301,7 @@ impl TableFtl {
         self.ftl.flash.now = self.ftl.flash.now.max(now);
         self.tables.abandon(&mut self.ftl.flash, table.slot);
         self.ftl.hand_over();
-        self.abandoned.push(table.slot);
+        self.releases.give_up(table.slot);
     }
 
     /// Reads blocks of a table into frames, one each.
@@ -391,25 +364,19 @@ impl TableFtl {
         if let Some(table) = table {
             self.statistics.deleted += 1;
             self.tables.delete(&mut self.ftl.flash, table.slot);
-            self.doomed.push(Doomed { what: Unnamed::Table(table), change: Some(change), acknowledged: 0 });
+            self.releases.add(Unnamed::Table(table), change);
         }
         Ok(())
     }
 
     /// A table that is deleted stays readable until it is unpinned as often as it was pinned.
     pub fn pin(&mut self, table: TableId) {
-        *self.pins.entry(table.number).or_default() += 1;
+        self.releases.pin(table);
     }
 
     /// See [`TableFtl::pin`].
     pub fn unpin(&mut self, table: TableId) {
-        if let Some(pins) = self.pins.get_mut(&table.number) {
-            *pins -= 1;
-            if *pins == 0 {
-                self.pins.remove(&table.number);
-                self.ftl.flash.stirred = true;
-            }
-        }
+        self.ftl.flash.stirred |= self.releases.unpin(table);
     }
 
     /// Reads, writes or trims blocks of the log area, or makes everything before durable.
@@ -440,7 +407,7 @@ impl TableFtl {
                 self.ftl.submit(now, tag, request)?;
                 // A drive that lies tells the host at once, and itself nothing.
                 if !self.ftl.config().lies_about_flush {
-                    self.flushes.insert(tag, self.acknowledged);
+                    self.flushes.insert(tag, self.releases.acknowledged());
                 }
                 return Ok(());
             }
@@ -468,7 +435,7 @@ impl TableFtl {
         if let Some(acknowledged) = self.flushes.remove(&tag)
             && result.is_ok()
         {
-            self.durable = self.durable.max(acknowledged);
+            self.releases.are_durable(acknowledged);
         }
         if tag & OWN == 0 {
             let catalog = u64::from(self.ftl.config().catalog_blocks);
@@ -493,10 +460,7 @@ impl TableFtl {
         }
         if change.left == 0 {
             let change = self.changes.remove(&id).expect("it was there");
-            self.acknowledged += 1;
-            for doomed in self.doomed.iter_mut().filter(|doomed| doomed.change == Some(id)) {
-                (doomed.change, doomed.acknowledged) = (None, self.acknowledged);
-            }
+            self.releases.acknowledge(id);
             self.done.extend(change.tag.map(|tag| TableDone { tag, result: Ok(()), at }));
         }
     }
@@ -558,7 +522,7 @@ impl TableFtl {
             let TableId { slot, number } = self.commits[at].table;
             let failed = match self.ftl.read_only_reason() {
                 Some(reason) if !self.ftl.flash.may_program() => Some(TableError::ReadOnly(reason)),
-                _ if self.tables.has_failed(slot) && self.can_release() => {
+                _ if self.tables.has_failed(slot) && self.releases.has_unread() => {
                     self.flush_for_room();
                     None
                 }
@@ -605,54 +569,16 @@ impl TableFtl {
         };
         let change = self.change(parts, None);
         if let Some(chunk) = self.tables.end_move(&mut self.ftl.flash) {
-            self.doomed.push(Doomed { what: Unnamed::Chunk(chunk), change: Some(change), acknowledged: 0 });
+            self.releases.add(Unnamed::Chunk(chunk), change);
         }
         true
     }
 
-    /// Releases what nobody can need any more. Returns whether there was any.
-    fn release(&mut self) -> bool {
-        let mut has_acted = false;
-        for at in (0..self.doomed.len()).rev() {
-            let Doomed { what, change, acknowledged } = self.doomed[at];
-            let is_early = matches!(what, Unnamed::Chunk(_)) && self.ftl.flash.bugs.has(Canary::ReleaseBeforeCatalog);
-            let is_durable = change.is_none() && acknowledged <= self.durable;
-            if (is_durable || is_early) && !self.is_pinned(what) {
-                self.doomed.swap_remove(at);
-                match what {
-                    Unnamed::Table(table) => self.tables.release(&mut self.ftl.flash, table.slot),
-                    Unnamed::Chunk(chunk) => self.tables.release_moved_chunk(&mut self.ftl.flash, chunk),
-                }
-                has_acted = true;
-            }
-        }
-        for at in (0..self.abandoned.len()).rev() {
-            let slot = self.abandoned[at];
-            if self.tables.is_at_rest(slot) {
-                self.abandoned.swap_remove(at);
-                self.tables.release(&mut self.ftl.flash, slot);
-                has_acted = true;
-            }
-        }
-        has_acted
-    }
-
-    fn is_pinned(&self, what: Unnamed) -> bool {
-        matches!(what, Unnamed::Table(table) if self.pins.contains_key(&table.number))
-    }
-
-    /// Whether there is something that nobody reads, and has not been released.
-    fn can_release(&self) -> bool {
-        self.doomed.iter().any(|doomed| !self.is_pinned(doomed.what))
-    }
-
     /// What was deleted has to be durable before there is room. No flush makes a deletion durable that is not acknowledged yet.
     fn flush_for_room(&mut self) {
-        let is_acknowledged = |doomed: &Doomed| doomed.change.is_none() && doomed.acknowledged > self.durable;
-        let may_help = self.doomed.iter().any(|doomed| is_acknowledged(doomed) && !self.is_pinned(doomed.what));
-        if may_help && !self.own_flush && self.ftl.flush(OWN).is_ok() {
+        if self.releases.wants_flush() && !self.own_flush && self.ftl.flush(OWN).is_ok() {
             self.own_flush = true;
-            self.flushes.insert(OWN, self.acknowledged);
+            self.flushes.insert(OWN, self.releases.acknowledged());
         }
     }
 }
@@ -678,7 +604,10 @@ impl Target for TableFtl {
                 self.take(ended);
             }
             self.ended.clear();
-            let has_acted = self.write_waiting() | self.commit_whole() | self.enter_moved() | self.release();
+            let has_acted = self.write_waiting()
+                | self.commit_whole()
+                | self.enter_moved()
+                | self.releases.release(&mut self.tables, &mut self.ftl.flash);
             self.ftl.hand_over();
             if !is_news && !has_acted {
                 break;

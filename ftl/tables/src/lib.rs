@@ -34,6 +34,7 @@
 //! | [`catalog`] | what is on media beside the tables |
 //! | `writing` | units of tables on their way, and their chunks afterwards |
 //! | `moving` | what is weak of a table, on its way to another chunk |
+//! | `releases` | what the catalog names no more, until nobody can need it |
 //! | [`drive`] | the drive: what a host may ask |
 //! | [`request`] | what it names, and what it is told |
 //! | `finding` | what is found of tables when a drive is opened |
@@ -52,6 +53,7 @@ pub mod drive;
 mod finding;
 mod ftl;
 mod moving;
+mod releases;
 pub mod request;
 mod sizing;
 mod table;

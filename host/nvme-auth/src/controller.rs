@@ -24,11 +24,10 @@ use zeroize::Zeroizing;
 use crate::credentials::{Credentials, Question};
 use crate::group::{DegenerateValue, DhGroup, DhKey};
 use crate::hash::{Digest, HashFunction};
-use crate::messages::{
-    Challenge, Explanation, Failure, Kind, MessageHead, Negotiate, Refusal, Reply, Success1, Success2,
-};
+use crate::messages::{Challenge, Failure, Kind, MessageHead, Negotiate, Reply, Success1, Success2};
 use crate::nonces::Nonces;
 use crate::policy::Policy;
+use crate::refusal::{Explanation, Refusal};
 
 /// How long a host may take for its next message if it has no keep-alive timer (8.3.4).
 const TIME_LIMIT_DEFAULT: Nanos = Nanos::from_millis(120_000);

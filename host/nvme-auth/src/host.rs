@@ -15,11 +15,10 @@ use rand_core::CryptoRng;
 
 use crate::credentials::{Credentials, Question};
 use crate::hash::{Digest, HashFunction};
-use crate::messages::{
-    Challenge, Explanation, Failure, Kind, MessageHead, Refusal, Reply, Success1, Success2, negotiate,
-};
+use crate::messages::{Challenge, Failure, Kind, MessageHead, Reply, Success1, Success2, negotiate};
 use crate::nonces::Nonces;
 use crate::policy::Policy;
+use crate::refusal::{Explanation, Refusal};
 
 /// The host's half.
 pub struct Host {

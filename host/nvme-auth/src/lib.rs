@@ -27,6 +27,7 @@
 //! | [`group`] | Diffie-Hellman in the groups of RFC 7919 |
 //! | [`nonces`] | numbers used once |
 //! | [`messages`] | the payload of Authentication Send and Authentication Receive |
+//! | [`refusal`] | why one side does not go on |
 //! | [`policy`] | which hash functions and groups one accepts |
 //! | [`controller`] | the controller's half |
 //! | [`host`] | the host's half |
@@ -53,6 +54,7 @@ pub mod key_table;
 pub mod messages;
 pub mod nonces;
 pub mod policy;
+pub mod refusal;
 pub mod secret;
 pub mod secrets;
 pub mod tls_key;
@@ -66,9 +68,9 @@ pub use host::{Host, Next};
 pub use interchange::{Form, SecretError};
 pub use key_file::{KeyFileError, read_key_file};
 pub use key_table::SecretsError;
-pub use messages::{Explanation, Refusal};
 pub use nonces::Nonces;
 pub use policy::Policy;
+pub use refusal::{Explanation, Refusal};
 pub use secret::Secret;
 pub use secrets::Secrets;
 pub use tls_key::{PskIdentity, PskVersion, TlsKey, TlsPsk};

@@ -4,7 +4,8 @@ mod support;
 
 use openftl_core::time::{Nanos, Time};
 use openftl_nvme_auth::controller::time_limit;
-use openftl_nvme_auth::messages::{Explanation, RECEIVE_BYTES_MAX};
+use openftl_nvme_auth::messages::RECEIVE_BYTES_MAX;
+use openftl_nvme_auth::refusal::Explanation;
 use openftl_nvme_auth::{AllocationTooShort, Controller, Credentials, DhGroup, HashFunction, Host, Next, Policy, Step};
 use support::*;
 

@@ -12,6 +12,7 @@
 //! | [`data_placement`] | placement identifiers, and what has happened to them |
 //! | [`controller`] | what one host has made of a subsystem |
 //! | [`subsystem`] | what controllers share |
+//! | [`discovery`] | where hosts reach what is served |
 //! | [`target`] | all that is served, and the way in for a transport |
 //! | [`drives`], [`health`] | what a controller asks of the drives behind it |
 
@@ -21,6 +22,7 @@
 pub mod command;
 pub mod controller;
 pub mod data_placement;
+pub mod discovery;
 pub mod drives;
 pub mod health;
 pub mod hints;
@@ -33,11 +35,12 @@ pub mod wire;
 
 pub use command::{Answer, Half, Io, IoCommand, Refusal};
 pub use controller::{Authentication, Effect, Outcome};
+pub use discovery::{Port, SecureChannel};
 pub use drives::{Drives, NamespaceName, PlacementCounts};
 pub use health::Health;
 pub use hints::Hints;
 pub use namespace::{BlockFormat, Namespace, NamespaceKind, PageShape, SegmentShape, Span, ValueShape, ZonedShape};
 pub use queue::{CommandId, ControllerName, Queue, QueueError};
 pub use subsystem::{HostsAllowed, Nqn, SubsystemConfig, SubsystemError};
-pub use target::{Connection, Port, SecureChannel, Target};
+pub use target::{Connection, Target};
 pub use wire::{CompletionEntry, Status, SubmissionEntry};

@@ -61,6 +61,7 @@
 use crate::command::fabrics::Connect;
 use crate::command::{Answer, FabricsCommand, Io, Refusal};
 use crate::controller::{Context, Controller, Effect, Event, Outcome};
+use crate::discovery::{self, DiscoveryLog, Port, SecureChannel};
 use crate::drives::{Drives, NamespaceName};
 use crate::health::Health;
 use crate::hints::HintState;
@@ -69,16 +70,12 @@ use crate::queue::{CommandId, ControllerName, QUEUE_ENTRIES_MAX, Queue, Subsyste
 use crate::subsystem::{
     Host, HostsAllowed, NQN_BYTES_MAX, NamespaceError, Nqn, Subsystem, SubsystemConfig, SubsystemError,
 };
-use crate::wire::fabrics::{
-    ANY_CONTROLLER, ConnectData, DISCOVERY_NQN, DiscoveryEntry, DiscoveryHead, connect as wire,
-};
-use crate::wire::log::id as page;
+use crate::wire::fabrics::{ANY_CONTROLLER, ConnectData, DISCOVERY_NQN, connect as wire};
 use crate::wire::status::Status;
-use crate::wire::{CompletionEntry, SubmissionEntry, ascii, opcode, text_of, zero_ended};
+use crate::wire::{CompletionEntry, SubmissionEntry, opcode, text_of};
 use openftl_core::Time;
 use openftl_parts::words::Handle;
-use std::net::SocketAddr;
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::FromBytes;
 
 /// The fewest entries of a queue: one is always left empty (Base, "Connect Command", SQSIZE).
 const QUEUE_ENTRIES_MIN: u32 = 2;
@@ -86,28 +83,6 @@ const QUEUE_ENTRIES_MIN: u32 = 2;
 /// How long the keep-alive timer of a discovery controller is if the host wants none, in milliseconds: nobody asks a
 /// question for ever (Base, "Discovery Controller Asynchronous Event Configuration" and "Keep Alive").
 const DISCOVERY_KEEP_ALIVE_MS: u32 = 120_000;
-
-/// Where hosts reach the target, over TCP.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Port {
-    /// PORTID.
-    pub id: u16,
-    /// TRADDR and TRSVCID.
-    pub address: SocketAddr,
-}
-
-/// Whether connections have to be encrypted, as the discovery log says it (TCP Transport 1.1, "Transport Specific Address
-/// Subtype"; Base, "Discovery Log Page Entry").
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum SecureChannel {
-    /// They are not.
-    #[default]
-    None,
-    /// By TLS 1.3.
-    Required,
-    /// By TLS 1.3, if the host wants.
-    Allowed,
-}
 
 /// What became of the first command on a connection.
 #[derive(Debug)]
@@ -125,10 +100,7 @@ pub enum Connection {
 pub struct Target {
     discovery: Subsystem,
     subsystems: Vec<Subsystem>,
-    ports: Vec<Port>,
-    secure_channel: SecureChannel,
-    /// Changes of the discovery log.
-    generation: u64,
+    discovery_log: DiscoveryLog,
     /// Queues so far; the serial number of its admin queue names an association.
     queues: u64,
     /// No keep-alive timer ends before.
@@ -175,9 +147,7 @@ impl Target {
         Target {
             discovery,
             subsystems: Vec::new(),
-            ports: Vec::new(),
-            secure_channel: SecureChannel::None,
-            generation: 1,
+            discovery_log: DiscoveryLog::new(),
             queues: 0,
             keep_alive_due: Time::NEVER,
         }
@@ -200,13 +170,13 @@ impl Target {
 
     /// Adds a port.
     pub fn add_port(&mut self, port: Port) {
-        self.ports.push(port);
+        self.discovery_log.ports.push(port);
         self.discovery_changed();
     }
 
     /// Says of all ports whether their connections are encrypted.
     pub fn set_secure_channel(&mut self, secure_channel: SecureChannel) {
-        self.secure_channel = secure_channel;
+        self.discovery_log.secure_channel = secure_channel;
         self.discovery_changed();
     }
 
@@ -446,7 +416,7 @@ impl Target {
         let name = queue.controller();
         let is_fabrics = entry.is_fabrics();
         assert!(is_fabrics || queue.is_admin(), "I/O commands have their own way in");
-        let discovery = if name.subsystem == SubsystemIndex::Discovery && asks_for_discovery(entry) {
+        let discovery = if name.subsystem == SubsystemIndex::Discovery && discovery::is_asked_for(entry) {
             self.discovery_log(name)
         } else {
             Vec::new()
@@ -661,25 +631,16 @@ impl Target {
     }
 
     fn discovery_changed(&mut self) {
-        self.generation += 1;
+        self.discovery_log.generation += 1;
         self.discovery.controllers_mut().for_each(|controller| controller.happened(Event::DiscoveryLog));
     }
 
-    /// The discovery log as the host of a controller may see it: a head, and a record for each subsystem at each port.
+    /// The discovery log as the host of a controller may see it.
     fn discovery_log(&self, name: ControllerName) -> Vec<Vec<u8>> {
         let controller = self.discovery.controllers().find(|controller| controller.name == name);
         let host = controller.map_or("", |controller| &controller.host.nqn);
         let visible = self.subsystems.iter().filter(|subsystem| subsystem.config.hosts.allows(host));
-        let records: Vec<Vec<u8>> = visible
-            .flat_map(|subsystem| {
-                self.ports.iter().map(|port| discovery_entry(&subsystem.config.nqn, port, self.secure_channel))
-            })
-            .map(|record| record.as_bytes().to_vec())
-            .collect();
-        let mut head = DiscoveryHead::new_zeroed();
-        head.generation = self.generation.into();
-        head.records = (records.len() as u64).into();
-        std::iter::once(head.as_bytes().to_vec()).chain(records).collect()
+        self.discovery_log.pieces(visible.map(|subsystem| &subsystem.config.nqn))
     }
 }
 
@@ -691,33 +652,6 @@ fn host_nqn<'a>(data: &'a ConnectData, allowed: &HostsAllowed) -> Result<&'a str
         Some(nqn) if (1..=NQN_BYTES_MAX).contains(&nqn.len()) => Ok(nqn),
         _ => Err(Wrong::data(512)),
     }
-}
-
-fn discovery_entry(nqn: &Nqn, port: &Port, secure_channel: SecureChannel) -> DiscoveryEntry {
-    let mut record = DiscoveryEntry::new_zeroed();
-    record.transport = DiscoveryEntry::TCP;
-    record.address_family = if port.address.is_ipv4() { DiscoveryEntry::IPV4 } else { DiscoveryEntry::IPV6 };
-    record.subsystem_type = DiscoveryEntry::NVM_SUBSYSTEM;
-    record.transport_requirements = DiscoveryEntry::WITHOUT_FLOW_CONTROL
-        | match secure_channel {
-            SecureChannel::None => 0,
-            SecureChannel::Required => DiscoveryEntry::SECURE_CHANNEL_REQUIRED,
-            SecureChannel::Allowed => DiscoveryEntry::SECURE_CHANNEL_NOT_REQUIRED,
-        };
-    if secure_channel != SecureChannel::None {
-        record.transport_specific[0] = DiscoveryEntry::TLS_1_3;
-    }
-    record.port_id = port.id.into();
-    record.controller_id = ANY_CONTROLLER.into();
-    record.admin_queue_entries_max = (QUEUE_ENTRIES_MAX as u16).into();
-    record.service = ascii(&port.address.port().to_string());
-    record.subsystem_nqn = zero_ended(nqn.as_str());
-    record.address = ascii(&port.address.ip().to_string());
-    record
-}
-
-fn asks_for_discovery(entry: &SubmissionEntry) -> bool {
-    entry.opcode == opcode::admin::GET_LOG_PAGE && entry.dword(10) as u8 == page::DISCOVERY
 }
 
 /// What a host that has not proved who it is may say.
