@@ -60,7 +60,9 @@ impl Mounts for Alfs {
 
     fn mount(&self, drive: SegmentDrive, clock: &mut dyn Clock) -> Result<Self::Volume, String> {
         let volume = match Volume::mount(drive, self.options, clock) {
-            Err((drive, MountError::NoRecord(_) | MountError::RecordsGone)) if self.rebuilds => {
+            Err((drive, MountError::NoRecord(_) | MountError::RecordLost { .. } | MountError::RecordsGone))
+                if self.rebuilds =>
+            {
                 let rebuilt = Volume::rebuild(drive, (0, 0), FileTime::default(), clock, &mut |_, _| ());
                 rebuilt.map(|(volume, _)| volume)
             }

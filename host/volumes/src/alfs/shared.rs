@@ -248,8 +248,11 @@ pub(super) fn mount_error(error: MountError) -> FileError {
     let text = error.to_string();
     match error {
         MountError::Drive(IoError::ReadOnly) => FileError::ReadOnly(text),
-        MountError::Drive(_) | MountError::Stopped(_) => FileError::Io(text),
-        MountError::NoRecord(_) | MountError::RecordsGone | MountError::NothingToRebuild => FileError::Corruption(text),
+        MountError::Drive(_) | MountError::DriveFailed | MountError::Stopped(_) => FileError::Io(text),
+        MountError::NoRecord(_)
+        | MountError::RecordLost { .. }
+        | MountError::RecordsGone
+        | MountError::NothingToRebuild => FileError::Corruption(text),
         MountError::NoSegments
         | MountError::TooFewSegments { .. }
         | MountError::SegmentsTooShort { .. }
