@@ -38,7 +38,7 @@
 //!
 //! # One host
 //! Nobody but the user prevents that two hosts use one drive, and then what was flushed is lost: each resets zones that are of no use to it and have the
-//! other's data by now, and no drive refuses a reset. Writes are refused where they are not at the write pointer of their zone, which may be too late.
+//! other's data by now, and no drive refuses a reset: the command has no condition, and reservations, which NVMe has for this, are not served. Writes are refused where they are not at the write pointer of their zone, which may be too late.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
