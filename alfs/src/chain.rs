@@ -7,12 +7,15 @@
 //!
 //! A record is begun when the one before it is durable. So of the newest alone it is open whether it is all there: the write pointers of its segments say
 //! so, and its blocks of patches have to be what they should. One that cannot be read may have been durable, and is an error of its nodes; one that reads as
-//! something else was never written.
+//! something else was never written. A record of which it is known that the next one was begun was durable.
+//!
+//! A block that cannot be read ends a chain. If records behind it, or in the other anchor, say that a newer one than those that can be read was durable, there is no
+//! volume: an older state is never taken for the newest. Where nothing says so, the block was of a record that was not over when the power was cut.
 
 use crate::block::{Bytes, Kind, NotIt, look};
 use crate::mounting::{MountError, shape_of};
 use crate::record::{NoRecord, Record};
-use crate::requests::{read_blocks, read_each, read_scattered};
+use crate::requests::{read_again, read_each, read_scattered};
 use crate::segments::{ANCHORS, Segment, Shape, State};
 use openftl_core::Clock;
 use openftl_parts::target::SegmentTarget;
@@ -70,16 +73,52 @@ impl<T: SegmentTarget> Window<'_, T> {
     }
 }
 
-/// Reads the records of an anchor. `Ok(Err(None))`: it is empty; what is no record is the end of the others.
+/// What the blocks of an anchor tell that are behind its last record.
+#[derive(Default)]
+struct Rest {
+    /// Numbers of records, with the volumes.
+    seen: Vec<(u64, u64)>,
+    /// Blocks that cannot be read.
+    unreadable: u32,
+}
+
+impl Rest {
+    /// Looks at the blocks that are left.
+    fn look<T: SegmentTarget>(&mut self, window: &mut Window<'_, T>) -> Result<(), MountError> {
+        while window.left() > 0 {
+            match window.take(1)? {
+                None => self.unreadable += 1,
+                Some(blocks) => self.seen.extend(
+                    look(&blocks[0])
+                        .ok()
+                        .filter(|seen| seen.kind == Kind::Record)
+                        .map(|seen| (seen.volume, seen.sequence)),
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    /// The last record of a volume of which these say that it was durable. `first` is the number of the whole record of the anchor, if that can be read.
+    fn durable(&self, volume: u64, first: Option<u64>) -> Option<u64> {
+        let mine = || self.seen.iter().filter(|(of, _)| *of == volume).map(|(_, sequence)| *sequence);
+        let first = first.or_else(|| mine().min())?;
+        // The others of an anchor are numbered one by one, and each was begun when the one before was durable. Before a whole one a mount leaves out a number.
+        mine().map(|sequence| sequence - if sequence > first { 1 } else { sequence.min(2) }).max()
+    }
+}
+
+/// Reads the records of an anchor, and what is behind them. `Err(None)`: it is empty; what is no record is the end of the others.
 fn read_chain(
     target: &mut impl SegmentTarget,
     clock: &mut dyn Clock,
     shape: Shape,
     anchor: u32,
-) -> Result<Result<Chain, Option<NoRecord>>, MountError> {
+) -> Result<(Result<Chain, Option<NoRecord>>, Rest), MountError> {
     let (at, written) = (shape.first_of(anchor), target.segment(anchor).written);
     let mut window = Window { target, clock, at, end: at + written, blocks: VecDeque::new() };
     let mut chain: Option<Chain> = None;
+    let mut rest = Rest::default();
     let why = loop {
         if window.left() == 0 {
             break None;
@@ -93,7 +132,10 @@ fn read_chain(
         if blocks > window.left() {
             break Some(NoRecord::Impossible("length"));
         }
-        let Some(blocks) = window.take(blocks)? else { break Some(NoRecord::Impossible("blocks cannot be read")) };
+        let Some(blocks) = window.take(blocks)? else {
+            rest.unreadable += 1;
+            break Some(NoRecord::Impossible("blocks cannot be read"));
+        };
         let record = match Record::read(&blocks, volume) {
             Ok(record) => record,
             Err(why) => break Some(why),
@@ -110,7 +152,8 @@ fn read_chain(
             _ => break Some(NoRecord::Impossible("sequence")),
         }
     };
-    Ok(chain.ok_or(why))
+    rest.look(&mut window)?;
+    Ok((chain.ok_or(why), rest))
 }
 
 impl Chain {
@@ -199,13 +242,20 @@ fn has_what_was_before(newest: Candidate<'_>, before: Candidate<'_>) -> bool {
 /// The newest records that count.
 pub(crate) fn read_volume(target: &mut impl SegmentTarget, clock: &mut dyn Clock) -> Result<Chain, MountError> {
     let shape = shape_of(target)?;
+    let was_read_only = target.is_read_only();
     let mut chains = Vec::new();
+    let mut rests = Vec::new();
     let mut whys = Vec::new();
     for anchor in 0..ANCHORS {
-        match read_chain(target, clock, shape, anchor)? {
+        let (found, rest) = read_chain(target, clock, shape, anchor)?;
+        rests.push((rest, found.as_ref().ok().map(|chain| chain.records[0].sequence)));
+        match found {
             Ok(chain) => chains.push(chain),
             Err(why) => whys.extend(why),
         }
+    }
+    if rests.iter().any(|(rest, _)| rest.unreadable > 0) && target.is_read_only() && !was_read_only {
+        return Err(MountError::DriveFailed);
     }
     chains.sort_by_key(|chain| std::cmp::Reverse(chain.records[0].sequence));
     if let Some(made) = chains.first().map(|chain| chain.records[0].shape).filter(|made| *made != shape) {
@@ -219,8 +269,12 @@ pub(crate) fn read_volume(target: &mut impl SegmentTarget, clock: &mut dyn Clock
             0 => whys.insert(0, NoRecord::Impossible("segments are not as it says")),
             count => {
                 counting.push((index, count));
-                // Of a record that another one follows it is known that it was durable.
-                if count == chain.records.len() && count > 1 && chain.counts(target, count - 1) {
+                // Of a record that another one follows, here or in the other anchor, it is known that it was durable.
+                let follows = |newer: &Chain| {
+                    newer.volume == chain.volume && newer.records[0].sequence == chain.sequence(count) + 1
+                };
+                let is_followed = count < chain.records.len() || chains[..index].iter().any(follows);
+                if !is_followed && count > 1 && chain.counts(target, count - 1) {
                     counting.push((index, count - 1));
                 }
             }
@@ -238,6 +292,11 @@ pub(crate) fn read_volume(target: &mut impl SegmentTarget, clock: &mut dyn Clock
         Some(before) if !has_its_patches(target, clock, candidate(newest), candidate(before))? => before,
         _ => newest,
     };
+    let (volume, found) = (chains[index].volume, chains[index].sequence(count));
+    let durable = rests.iter().filter_map(|(rest, first)| rest.durable(volume, *first)).max();
+    if let Some(durable) = durable.filter(|durable| *durable > found) {
+        return Err(MountError::RecordLost { durable, found });
+    }
     Ok(chains.swap_remove(index).up_to(count))
 }
 
@@ -313,11 +372,8 @@ fn look_at_first(
     shape: Shape,
     segment: u32,
 ) -> Result<Result<(), NotIt>, MountError> {
-    match read_blocks(target, clock, shape.first_of(segment), 1) {
-        Ok(blocks) => Ok(look(&blocks[0]).map(drop)),
-        Err(MountError::Drive(_)) => Ok(Err(NotIt::NoMagic)),
-        Err(error) => Err(error),
-    }
+    let block = read_again(target, clock, shape.first_of(segment))?;
+    Ok(block.map_or(Err(NotIt::NoMagic), |block| look(&block).map(drop)))
 }
 
 #[cfg(test)]

@@ -89,6 +89,22 @@ pub enum MountError {
         "the records of the file system are gone: `openftl alfs fsck --rebuild` makes it anew from what is in its logs"
     )]
     RecordsGone,
+    /// A record that was durable cannot be read, and older ones can.
+    #[error(
+        "record {durable} of the file system was durable and cannot be read, the newest that can be is {found}: mount it again; if it stays so, \
+         `openftl alfs fsck --rebuild` makes the file system anew from what is in its logs"
+    )]
+    RecordLost {
+        /// The number of the newest one that was durable, at least.
+        durable: u64,
+        /// That of the newest one that can be read.
+        found: u64,
+    },
+    /// The drive has failed while records were read.
+    #[error(
+        "the drive failed while the records of the file system were read, so newer ones may be there than those that were: mount it again when the drive answers"
+    )]
+    DriveFailed,
     /// A rebuild has found nothing.
     #[error("no log on the drive has a node of a file system, so there is nothing to be rebuilt")]
     NothingToRebuild,

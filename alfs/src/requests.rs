@@ -8,6 +8,9 @@ use openftl_parts::target::{Done, IoError, Request, SegmentTarget};
 /// Blocks that are read at a time.
 const READ_BLOCKS: u32 = 64;
 
+/// How often a block is read that cannot be read, before it counts as lost.
+const READ_ATTEMPTS: u32 = 4;
+
 /// Runs one request to its end.
 pub(crate) fn run(
     target: &mut impl SegmentTarget,
@@ -71,11 +74,7 @@ pub(crate) fn read_each(
             Ok(blocks) => (at..).zip(&blocks).for_each(|(address, block)| each(address, Some(block))),
             Err(MountError::Drive(_)) => {
                 for address in at..at + now {
-                    match read_blocks(target, clock, address, 1) {
-                        Ok(blocks) => each(address, Some(&blocks[0])),
-                        Err(MountError::Drive(_)) => each(address, None),
-                        Err(error) => return Err(error),
-                    }
+                    each(address, read_again(target, clock, address)?.as_deref());
                 }
             }
             Err(error) => return Err(error),
@@ -83,6 +82,22 @@ pub(crate) fn read_each(
         at += now;
     }
     Ok(())
+}
+
+/// Reads one block, several times if it cannot be read; `None`: it cannot be.
+pub(crate) fn read_again(
+    target: &mut impl SegmentTarget,
+    clock: &mut dyn Clock,
+    address: u32,
+) -> Result<Option<Box<Bytes>>, MountError> {
+    for _ in 0..READ_ATTEMPTS {
+        match read_blocks(target, clock, address, 1) {
+            Ok(blocks) => return Ok(blocks.into_iter().next()),
+            Err(MountError::Drive(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// Reads blocks wherever they are, several at once; `None` is one that cannot be read.
@@ -126,9 +141,15 @@ pub(crate) fn read_scattered(
                 }
             }
         }
+        let first = blocks.len();
         for (frame, result) in frames.into_iter().zip(results) {
             blocks.push((result == Some(true)).then(|| Box::new(*target.frames().bytes(frame))));
             target.frames_mut().release(frame);
+        }
+        for (block, address) in blocks[first..].iter_mut().zip(addresses) {
+            if block.is_none() {
+                *block = read_again(target, clock, *address)?;
+            }
         }
     }
     Ok(blocks)

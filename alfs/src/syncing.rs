@@ -218,7 +218,8 @@ impl<T: SegmentTarget> Volume<T> {
         // Once the map is written, only a whole record says where.
         self.syncing.is_whole |= self.is_whole_due();
         let is_whole = self.syncing.is_whole;
-        let is_map_due = self.map.changes.len() > CHANGES_MAX || !self.syncing.map_moves.is_empty();
+        let is_too_long = self.whole_blocks_max() > self.record_blocks_max();
+        let is_map_due = self.map.changes.len() > CHANGES_MAX || !self.syncing.map_moves.is_empty() || is_too_long;
         if is_whole && (self.syncing.whole_blocks > 0 && is_map_due || self.syncing.wants_map) {
             match self.write_map() {
                 // It can be written with a later record, when something is free.
@@ -244,6 +245,10 @@ impl<T: SegmentTarget> Volume<T> {
         if self.writes > 0 {
             // Of a block that the drive refuses no record may say that it is there: another host may have written as far.
             return Err(Stop::Wait);
+        }
+        if !is_whole && self.is_whole_due() {
+            // What was written anew has made the record longer than the rest of the anchor.
+            return Ok(());
         }
         self.syncing.failures = self.segments.failures;
         self.write_record(is_whole)?;
@@ -358,13 +363,17 @@ impl<T: SegmentTarget> Volume<T> {
     /// Whether the next record has to be a whole one.
     fn is_whole_due(&self) -> bool {
         let Syncing { whole_blocks, anchor_written, .. } = self.syncing;
-        // With room for the block that ends the anchor.
-        let most = (whole_blocks * ANCHOR_RECORDS).max(ANCHOR_BLOCKS).min(self.segments.shape.segment_blocks - 1);
+        let most = (whole_blocks * ANCHOR_RECORDS).max(ANCHOR_BLOCKS).min(self.record_blocks_max());
         whole_blocks == 0
             || anchor_written + self.change_blocks_max() > most
             || self.map.changes.len() > 2 * CHANGES_MAX
             || !self.syncing.map_moves.is_empty()
             || self.syncing.wants_map
+    }
+
+    /// Blocks of records in an anchor, at most: the last block is for that which ends it. An anchor without room for it could not be left.
+    fn record_blocks_max(&self) -> u32 {
+        self.segments.shape.segment_blocks - 1
     }
 
     /// Blocks that a record of what has changed may have.
@@ -444,7 +453,7 @@ impl<T: SegmentTarget> Volume<T> {
             true => self.whole_blocks_max(),
             false => self.change_blocks_max(),
         };
-        if is_whole && bound > shape.segment_blocks {
+        if is_whole && bound > self.record_blocks_max() {
             self.fail("a record does not fit into a segment: the volume has more nodes or segments than it can have");
             return Err(Stop::Wait);
         }
@@ -465,6 +474,8 @@ impl<T: SegmentTarget> Volume<T> {
             self.target.frames_mut().bytes_mut(frame).copy_from_slice(&block[..]);
             frames.push(frame);
         }
+        let written = self.syncing.anchor_written as usize + blocks.len();
+        assert!(written <= self.record_blocks_max() as usize, "an anchor with {written} blocks cannot be left");
         let first = u64::from(shape.first_of(self.syncing.anchor) + self.syncing.anchor_written);
         for (frames, first) in frames.chunks(TRANSACTION_BLOCKS_MAX).zip((first..).step_by(TRANSACTION_BLOCKS_MAX)) {
             if let Err(error) = self.start_write(Io::Write, first, frames) {

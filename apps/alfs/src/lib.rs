@@ -62,9 +62,10 @@ fn mkfs(arguments: &AlfsMkfs) -> Result<(), Failure> {
                 _ if is_unfinished => None,
                 MountError::NoVolume => Some("its segments were written by another host"),
                 MountError::OtherVersion(_) => Some("there is a file system of another version of the format"),
-                MountError::NoRecord(_) | MountError::RecordsGone | MountError::OtherShape { .. } => {
-                    Some("there is a file system that cannot be mounted")
-                }
+                MountError::NoRecord(_)
+                | MountError::RecordLost { .. }
+                | MountError::RecordsGone
+                | MountError::OtherShape { .. } => Some("there is a file system that cannot be mounted"),
                 error => {
                     let failure = drive.refused(path, error);
                     drive.close(&mut clock)?;
@@ -268,7 +269,7 @@ fn rebuild(path: &Path, clock: &mut Patient) -> Result<(CheckReport, Option<Rebu
             }
             drive
         }
-        Err((drive, MountError::NoRecord(_) | MountError::RecordsGone)) => drive,
+        Err((drive, MountError::NoRecord(_) | MountError::RecordLost { .. } | MountError::RecordsGone)) => drive,
         Err((drive, error)) => {
             let failure = drive.refused(path, error);
             drive.close(clock)?;

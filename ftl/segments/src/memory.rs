@@ -5,6 +5,7 @@
 //! | fault | what the host sees |
 //! |---|---|
 //! | [`MemorySegments::lose`] | reads of the block fail |
+//! | [`MemorySegments::lose_for`] | so many reads of the block fail, and no later ones |
 //! | [`MemorySegments::fail`] | the segment takes no more writes; flushes fail as long as it has something that was not flushed before. A trim takes it offline |
 //! | [`MemorySegments::power_cut`] | what was not flushed is gone |
 
@@ -13,7 +14,7 @@ use openftl_parts::target::{
     AppendError, BlockTarget, Done, Durability, IoError, Request, SegmentFacts, SegmentTarget, Target,
 };
 use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// The bytes of a block, which forks of a drive share.
@@ -34,6 +35,8 @@ pub struct MemorySegments {
     segment_blocks: usize,
     segments: Vec<Segment>,
     lost: BTreeSet<u64>,
+    /// Of blocks: so many reads of it fail.
+    lost_for: BTreeMap<u64, u32>,
     done: Vec<Done>,
     /// Writes so far.
     writes: u64,
@@ -50,6 +53,7 @@ impl MemorySegments {
             segment_blocks: segment_blocks as usize,
             segments: vec![Segment::default(); segments as usize],
             lost: BTreeSet::new(),
+            lost_for: BTreeMap::new(),
             done: Vec::new(),
             writes: 0,
             failing_writes: Vec::new(),
@@ -63,6 +67,7 @@ impl MemorySegments {
             frames: Frames::new(self.frames.len(), 0, OOB_BYTES_MIN),
             segments: self.segments.clone(),
             lost: self.lost.clone(),
+            lost_for: self.lost_for.clone(),
             done: Vec::new(),
             failing_writes: self.failing_writes.clone(),
             ..*self
@@ -98,6 +103,18 @@ impl MemorySegments {
         self.lost.insert(block);
     }
 
+    /// So many reads of a block fail, and no later ones.
+    pub fn lose_for(&mut self, block: u64, reads: u32) {
+        self.lost_for.insert(block, reads);
+    }
+
+    /// Whether a read of a block fails.
+    fn is_lost(&mut self, block: u64) -> bool {
+        let left = self.lost_for.get_mut(&block).filter(|left| **left > 0);
+        let fails = left.map(|left| *left -= 1).is_some();
+        fails || self.lost.contains(&block)
+    }
+
     /// The medium of a segment fails.
     pub fn fail(&mut self, segment: u32) {
         self.segments[segment as usize].has_failed = true;
@@ -131,10 +148,11 @@ impl MemorySegments {
     fn read(&mut self, first: u64, frames: &[Frame]) -> Result<(), IoError> {
         let mut result = Ok(());
         for (block, frame) in (first..).zip(frames) {
+            let is_lost = self.is_lost(block);
             let (segment, within) = self.place(block);
             let segment = &self.segments[segment];
             match segment.blocks.get(within) {
-                _ if segment.is_offline || self.lost.contains(&block) => {
+                _ if segment.is_offline || is_lost => {
                     result = result.and(Err(IoError::Unrecovered { block }));
                 }
                 Some(bytes) => self.frames.bytes_mut(*frame).copy_from_slice(&bytes[..]),

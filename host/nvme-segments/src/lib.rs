@@ -21,8 +21,9 @@
 //! If the drive refuses a write because the medium of its zone has failed, the data stay in this process: they can be read until the segment is trimmed,
 //! and flushes are refused with [`AppendError::SegmentReadOnly`](openftl_parts::target::AppendError::SegmentReadOnly), as those of a drive of this
 //! process are. After such a flush the states of all zones are asked for; if none has failed, nothing explains it, and nothing more is changed. A zone
-//! that cannot be reset, because it has failed unnoticed, is taken offline in place of the reset. A report does not say how far a zone is written that was
-//! read only before the connection was made: it counts as written to its end.
+//! that cannot be reset, because it has failed unnoticed, is taken offline in place of the reset. How far a zone is written that was
+//! read only before the connection was made only reports of this project's servers say; on a drive of others it counts as written to its end, so after a power
+//! cut of such a drive a file system may take blocks for written that never came to it.
 //!
 //! # When the connection is cut
 //! Reads fail with [`IoError::Unrecovered`](openftl_parts::target::IoError::Unrecovered) and all else with
@@ -37,7 +38,7 @@
 //!
 //! # One host
 //! Nobody but the user prevents that two hosts use one drive, and then what was flushed is lost: each resets zones that are of no use to it and have the
-//! other's data by now, and no drive refuses a reset. Writes are refused where they are not at the write pointer of their zone, which may be too late.
+//! other's data by now, and no drive refuses a reset: the command has no condition, and reservations, which NVMe has for this, are not served. Writes are refused where they are not at the write pointer of their zone, which may be too late.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]

@@ -16,6 +16,9 @@ use zerocopy::FromBytes;
 /// Who connects.
 const HOST_NQN: &str = "nqn.2026-11.org.openftl:segments";
 
+/// What controllers of this project call themselves.
+const MODEL: &[u8] = b"OpenFTL ";
+
 /// Entries of the queue that zones are reported by.
 const REPORT_ENTRIES: u16 = 2;
 
@@ -36,6 +39,8 @@ pub(crate) struct Shape {
     pub active_max: u32,
     /// Blocks of one command, at most.
     pub transfer_max: u32,
+    /// The controller is one of this project: its reports say how far a zone is written that is read only.
+    pub is_ours: bool,
 }
 
 impl Shape {
@@ -99,7 +104,8 @@ impl Zone {
             ));
         }
         let is_offline = state == ZoneState::Offline;
-        let written = if is_offline { 0 } else { descriptor.written().unwrap_or(capacity) as u32 };
+        let ours = descriptor.written_read_only().filter(|_| shape.is_ours);
+        let written = if is_offline { 0 } else { ours.or(descriptor.written()).unwrap_or(capacity) as u32 };
         let is_writable = !matches!(state, ZoneState::ReadOnly | ZoneState::Offline);
         let is_opened = state.is_active() && written == 0;
         Ok(Zone { written, settled: written, changes: 0, is_writable, is_opened, is_offline, refused: None })
@@ -156,6 +162,7 @@ pub(crate) fn find(uri: &DriveUri, answer_max: Duration) -> Result<Found, Connec
         capacity: 0,
         active_max: zoned.active_max.get().saturating_add(1),
         transfer_max: transfer_max.min(openftl_parts::words::TRANSACTION_BLOCKS_MAX as u64) as u32,
+        is_ours: association.controller.model.starts_with(MODEL),
     };
     let found = report(&association, uri, &mut shape)?;
     Ok(Found { association, shape, zones: found })
@@ -207,4 +214,36 @@ pub(crate) fn zones_of(report: &[u8], number: u32, shape: &mut Shape) -> Result<
         shape.capacity = capacity as u32;
     }
     listed.iter().zip(number..).map(|(descriptor, number)| Zone::of(descriptor, number, shape)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openftl_nvme::ZonedShape;
+
+    #[test]
+    fn a_zone_that_is_read_only_is_written_as_far_as_a_drive_of_this_project_says() {
+        let zoned = ZonedShape {
+            zones: 4,
+            size: 64,
+            capacity: 48,
+            max_open: 2,
+            max_active: 3,
+            extension_bytes: 0,
+            window_blocks: 0,
+        };
+        let zone = openftl_zones::Zone { state: ZoneState::ReadOnly, written: 7, ..openftl_zones::Zone::default() };
+        let shape = Shape { zones: 4, size: 64, capacity: 48, active_max: 3, transfer_max: 256, is_ours: true };
+        let of = |descriptor: &ZoneDescriptor, shape: &Shape| {
+            let zone = Zone::of(descriptor, 2, shape).unwrap();
+            assert!(!zone.is_writable);
+            (zone.written, zone.settled)
+        };
+        let descriptor = ZoneDescriptor::of(&zoned, 2, zone);
+        assert_eq!(of(&descriptor, &shape), (7, 7), "what is behind it never came to the drive");
+        let others = Shape { is_ours: false, ..shape };
+        assert_eq!(of(&descriptor, &others), (48, 48), "elsewhere the field has no meaning");
+        let silent = ZoneDescriptor { write_pointer: ZoneDescriptor::NO_WRITE_POINTER.into(), ..descriptor };
+        assert_eq!(of(&silent, &shape), (48, 48));
+    }
 }

@@ -30,6 +30,16 @@ fn a_namespace_of_blocks_is_refused_with_the_way_to_serve_zones() {
 }
 
 #[test]
+fn the_controllers_of_this_project_say_that_they_are() {
+    let served = Served::new(drive(Face::Zones, LIMITS, 60));
+    let association = connect(&served.uri(), "nqn.2026-11.org.openftl:other", 4, Duration::from_secs(5)).unwrap();
+    // By this a host knows that the reports say how far a zone is written that is read only.
+    assert!(association.controller.model.starts_with(b"OpenFTL "));
+    drop(association);
+    served.end();
+}
+
+#[test]
 fn a_server_that_is_not_there_is_named() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let text = refused(&format!("nvme-tcp://{address}")).to_string();

@@ -23,10 +23,12 @@
 //! | file | noun |
 //! |---|---|
 //! | `shared` | the file system behind its lock, and what its users share |
+//! | `escapes` | names as text: a byte that is not part of UTF-8 is `\xFF` |
 //! | `tree` | paths, and names that are not in the file system |
 //! | `node` | a file that somebody uses |
 //! | `writer`, `reader` | files being written, and read |
 
+mod escapes;
 mod node;
 mod reader;
 mod shared;
@@ -38,12 +40,13 @@ pub use shared::{AlfsFigures, AlfsFileStatistics};
 pub use tree::UNFINISHED;
 pub use writer::{AlfsSync, AlfsWriter};
 
+use escapes::meant;
 use node::{FOLDER_MODE, LOG_MODE, Node, Place, TABLE_MODE, attributes_of, kind_of};
 use openftl_alfs::mounting::is_unfinished;
 use openftl_alfs::{FileKind as Kind, FileTime, MountError, Operation, Options, Volume};
 use openftl_core::{BLOCK_BYTES, Time};
 use openftl_dispatch::{Pace, PaceClock, Watch};
-use openftl_files::{Attributes, Counts, FileError, FileKind, now_s, path};
+use openftl_files::{Attributes, Counts, FileError, FileKind, now_s};
 use openftl_media::Media;
 use openftl_parts::target::Target;
 use openftl_parts::{Access, Config};
@@ -52,7 +55,7 @@ use openftl_turns::Alarm;
 use openftl_zones::{Face, Ftl, ZoneConfig, ZoneFtl};
 use shared::{Drive, Fs, Shared, mount_error};
 use std::sync::{Arc, MutexGuard};
-use tree::{Found, Name, Tree, owner, usable};
+use tree::{Found, Name, Tree, normal, owner, usable};
 
 /// The files of a drive with an ALFS.
 pub struct AlfsFiles<M: Media> {
@@ -291,7 +294,7 @@ impl<M: Media> AlfsFiles<M> {
     /// # Errors
     /// If it is not there.
     pub fn attributes(&self, path: &str) -> Result<Attributes, FileError> {
-        let path = path::normal(path)?;
+        let path = normal(path)?;
         if path == "/" {
             return Ok(Attributes { kind: FileKind::Folder, bytes: 0, modified: 0 });
         }
@@ -354,7 +357,8 @@ impl<M: Media> AlfsFiles<M> {
             }
             Found::There(at, _) => {
                 let how = openftl_alfs::RenameHow::Replace;
-                let (from_name, to_name) = (at.name.as_bytes(), name.as_bytes());
+                let (from_name, to_name) = (meant(at.name), meant(name));
+                let (from_name, to_name) = (&*from_name, &*to_name);
                 let operation = Operation::Rename { from: at.folder, from_name, to: folder, to_name, how };
                 shared.run(&to, &operation).map(drop)?;
                 shared.forget_unfinished(&mut tree, &to)?;
@@ -392,7 +396,7 @@ impl<M: Media> AlfsFiles<M> {
             return Err(FileError::Busy(format!("{path} is not empty")));
         }
         let Name { folder: parent, name } = self.shared.name(&path)?;
-        let operation = Operation::RemoveDirectory { parent, name: name.as_bytes() };
+        let operation = Operation::RemoveDirectory { parent, name: &meant(name) };
         self.shared.run(&path, &operation).map(drop)
     }
 
@@ -412,7 +416,7 @@ impl<M: Media> AlfsFiles<M> {
     /// # Errors
     /// If it is locked.
     pub fn lock(&self, path: &str) -> Result<(), FileError> {
-        let path = path::normal(path)?;
+        let path = normal(path)?;
         if self.shared.tree().unfinished.lock(&path) {
             return Ok(());
         }
@@ -424,7 +428,7 @@ impl<M: Media> AlfsFiles<M> {
     /// # Errors
     /// If it is not locked.
     pub fn unlock(&self, path: &str) -> Result<(), FileError> {
-        let path = path::normal(path)?;
+        let path = normal(path)?;
         if self.shared.tree().unfinished.unlock(&path) {
             return Ok(());
         }

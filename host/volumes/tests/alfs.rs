@@ -9,6 +9,7 @@ use openftl_parts::{Access, Config};
 use openftl_segments::SegmentFtl;
 use openftl_volumes::{AlfsFiles, Volume};
 use openftl_zones::{AskedLimits, Ftl, Limits, ZoneConfig};
+use std::collections::BTreeMap;
 
 /// Runs operations on the file system of a device, as a mount would.
 fn mounted(device: EmulatedDevice, operations: &[Operation<'_>]) -> (EmulatedDevice, Vec<Reply>) {
@@ -213,4 +214,93 @@ fn a_table_that_is_longer_than_memory_is_written_as_fast_as_the_medium_takes_it(
     assert!(took < Nanos::from_millis(4_000), "{took:?} for 16 MiB: somebody waited for the next sync");
     table.close().unwrap();
     assert!(content(&Volume::Alfs(files), "/long") == data);
+}
+
+#[test]
+fn names_that_are_not_text_are_listed_read_renamed_and_deleted_by_their_escapes() {
+    let device = tiny_alfs(64, 4).close().unwrap().expect("nobody uses it");
+    let (parent, uid, gid) = (Inode::ROOT, 0, 0);
+    let file = |kind| NewFile { kind, mode: 0o644, uid, gid, device: 0 };
+    let (folder, regular) = (file(openftl_alfs::FileKind::Directory), file(openftl_alfs::FileKind::Regular));
+    let make = |name, file| Operation::Make { parent, name, file };
+    let operations = [make(b"\xFF\xFE", folder), make(b"caf\xE9", regular), make(br"caf\xE9", regular)];
+    let (device, replies) = mounted(device, &operations);
+    let Reply::Attributes(folder) = &replies[0] else { panic!("{replies:?}") };
+    let parent = folder.inode;
+    let within = Operation::Make { parent, name: b"\x80", file: regular };
+    let (device, _) = mounted(device, &[within]);
+    let volume = reopen_found(device);
+    let names = |folder: &str| volume.list(folder).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(names("/"), [r"\xFF\xFE", r"caf\x5CxE9", r"caf\xE9"]);
+    assert_eq!(names(r"/\xff\xFE/"), [r"\x80"]);
+    let mut log = volume.append_to(r"/caf\xe9").unwrap();
+    log.append(b"of bytes").unwrap();
+    log.close().unwrap();
+    assert_eq!(content(&volume, r"/caf\xE9"), b"of bytes");
+    assert_eq!(content(&volume, r"/caf\x5CxE9"), b"", "it is another file");
+    write(&volume, r"/\xFF\xFE/table", FileKind::Table, 1, 9000, 5000);
+    volume.rename(r"/caf\xE9", r"/\xFF\xFE/\x80").unwrap();
+    volume.rename(r"/\xFF\xFE/table", "/caf\\xC3\\xA9").unwrap();
+    assert_eq!(names("/"), [r"\xFF\xFE", r"caf\x5CxE9", "café"]);
+    assert_eq!(content(&volume, r"/\xFF\xFE/\x80"), b"of bytes");
+    volume.delete(r"/\xFF\xFE/\x80").unwrap();
+    volume.delete(r"/caf\x5CxE9").unwrap();
+    volume.delete_folder(r"/\xFF\xFE").unwrap();
+    assert_eq!(names("/"), ["café"]);
+    let (_, replies) = mounted(closed(volume), &[Operation::Lookup { parent: Inode::ROOT, name: "café".as_bytes() }]);
+    assert!(matches!(&replies[..], [Reply::Attributes(_)]), "{replies:?}");
+}
+
+#[test]
+fn what_was_synced_to_a_drive_that_wore_out_is_listed_and_read_and_writes_are_refused() {
+    let mut profile = openftl_media::Profile::builtin("tiny").unwrap();
+    profile.chip.endurance = 12;
+    let device =
+        EmulatedDevice::new(profile, 84, openftl_media::Store::Ram, openftl_media::Timing::Modelled, 5).unwrap();
+    let files = AlfsFiles::format(device, config(), segments(), 5, Pace::Virtual).unwrap();
+    let volume = Volume::Alfs(files.clone());
+    write(&volume, "/first.sst", FileKind::Table, 1, 70_000, 5000);
+    // Until the drive takes no more: of each file what is synced is known.
+    let mut synced = BTreeMap::from([("/first.sst".to_owned(), bytes(1, 0, 70_000))]);
+    let why = (2..20_000).find_map(|id| {
+        let path = format!("/{}.log", id % 7);
+        let data = bytes(id, 0, 30_000 + id % 5 * 9000);
+        let written = files.create(&path, FileKind::Log).and_then(|mut log| {
+            log.append(&data)?;
+            log.sync()
+        });
+        match written {
+            Ok(()) => _ = synced.insert(path, data),
+            Err(error) => return Some((path, error)),
+        }
+        None
+    });
+    let (under_way, error) = why.expect("it wears out");
+    assert!(error.to_string().contains("takes no changes"), "{under_way}: {error}");
+    drop(volume);
+    let now = files.with_drive(|drive| drive.block().now());
+    let mut device = files.crash().expect("nobody uses it");
+    device.power_cut(now, false).unwrap();
+    // Opened for use it is for readers.
+    let volume = reopen_found(device);
+    let listed: Vec<String> = volume.list("/").unwrap().into_iter().map(|(name, _)| format!("/{name}")).collect();
+    let mut read = 0;
+    for (path, data) in synced.iter().filter(|(path, _)| **path != under_way) {
+        assert!(listed.contains(path), "{path} of {listed:?}");
+        assert!(content(&volume, path) == *data, "{path}");
+        read += 1;
+    }
+    assert!(read > 4);
+    let refused = [
+        volume.create("/new", FileKind::Log).map(drop),
+        volume.append_to("/1.log").map(drop),
+        volume.rename("/first.sst", "/second.sst"),
+        volume.make_folder("/folder"),
+        volume.delete("/first.sst"),
+    ];
+    for refused in refused {
+        let Err(FileError::ReadOnly(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.contains("takes no more writes"), "{why}");
+    }
+    assert!(content(&volume, "/first.sst") == synced["/first.sst"], "nothing has changed");
 }

@@ -272,7 +272,8 @@ impl ZoneDescriptor {
     pub fn of(shape: &ZonedShape, number: u32, zone: Zone) -> ZoneDescriptor {
         let first = u64::from(number) * shape.size;
         let write_pointer = match zone.state {
-            ZoneState::Full | ZoneState::ReadOnly | ZoneState::Offline => ZoneDescriptor::NO_WRITE_POINTER,
+            ZoneState::Full | ZoneState::Offline => ZoneDescriptor::NO_WRITE_POINTER,
+            // Of one that is read only the specification has hosts ignore the field. Ours need it: what is behind it was never durable.
             _ => first + u64::from(zone.written),
         };
         ZoneDescriptor {
@@ -292,7 +293,8 @@ impl ZoneDescriptor {
         ZoneState::ALL.into_iter().find(|state| code_of(*state) == self.state >> 4)
     }
 
-    /// Blocks that are written. A full zone counts as written to its end; of one that is read only or offline nobody says it.
+    /// Blocks that are written. A full zone counts as written to its end; of one that is read only or offline nobody says it, but for the controllers of
+    /// this project: [`ZoneDescriptor::written_read_only`].
     #[must_use]
     pub fn written(&self) -> Option<u64> {
         match self.zone_state()? {
@@ -300,6 +302,13 @@ impl ZoneDescriptor {
             ZoneState::ReadOnly | ZoneState::Offline => None,
             _ => Some(self.write_pointer.get().saturating_sub(self.first.get()).min(self.capacity.get())),
         }
+    }
+
+    /// Blocks that are written of a zone that is read only, as a controller of this project says it, in a field that has no meaning elsewhere.
+    #[must_use]
+    pub fn written_read_only(&self) -> Option<u64> {
+        let written = self.write_pointer.get().checked_sub(self.first.get())?;
+        (self.zone_state()? == ZoneState::ReadOnly && written <= self.capacity.get()).then_some(written)
     }
 
     /// The descriptors of a report, as a host reads it.
@@ -432,7 +441,7 @@ mod tests {
         let no = ZoneDescriptor::NO_WRITE_POINTER;
         let (full, closed) = ((0, ZoneState::Full, no), (16, ZoneState::Closed, 19));
         let (empty, second, lost) =
-            ((32, ZoneState::Empty, 32), (48, ZoneState::Closed, 53), (64, ZoneState::ReadOnly, no));
+            ((32, ZoneState::Empty, 32), (48, ZoneState::Closed, 53), (64, ZoneState::ReadOnly, 71));
         check(all, 5, &[full, closed, empty, second, lost]);
         check(ZoneReport { bytes: 64 * 3 + 60, ..all }, 5, &[full, closed]);
         check(ZoneReport { bytes: 64 * 3, is_partial: true, ..all }, 2, &[full, closed]);

@@ -150,7 +150,7 @@ impl<M: Media> Shared<M> {
                 let Some(reply) = fs.attempt(clock.now(), clock.time_of_day(), *ticket, &operations[*index]) else {
                     return true;
                 };
-                let reply = reply.map_err(|refusal| refused(fs, path, refusal));
+                let reply = reply.map_err(|refusal| refused(fs, self.refusal, path, refusal));
                 over(*index, fs, reply);
                 false
             });
@@ -218,9 +218,10 @@ impl<M: Media> Drop for Shared<M> {
 }
 
 /// A refusal as users of files are told.
-fn refused<M: Media>(fs: &Fs<M>, path: &str, refusal: Refusal) -> FileError {
+fn refused<M: Media>(fs: &Fs<M>, why_read_only: Option<&str>, path: &str, refusal: Refusal) -> FileError {
     let text = match (refusal, fs.failure()) {
         (Refusal::ReadOnly | Refusal::Device, Some(why)) => format!("{path}: the file system takes no changes: {why}"),
+        (Refusal::ReadOnly, None) => format!("{path}: {}", why_read_only.unwrap_or("the file system takes no changes")),
         _ => format!("{path}: {refusal}"),
     };
     match refusal {
@@ -248,8 +249,11 @@ pub(super) fn mount_error(error: MountError) -> FileError {
     let text = error.to_string();
     match error {
         MountError::Drive(IoError::ReadOnly) => FileError::ReadOnly(text),
-        MountError::Drive(_) | MountError::Stopped(_) => FileError::Io(text),
-        MountError::NoRecord(_) | MountError::RecordsGone | MountError::NothingToRebuild => FileError::Corruption(text),
+        MountError::Drive(_) | MountError::DriveFailed | MountError::Stopped(_) => FileError::Io(text),
+        MountError::NoRecord(_)
+        | MountError::RecordLost { .. }
+        | MountError::RecordsGone
+        | MountError::NothingToRebuild => FileError::Corruption(text),
         MountError::NoSegments
         | MountError::TooFewSegments { .. }
         | MountError::SegmentsTooShort { .. }

@@ -3,6 +3,7 @@
 //! A table that is being written has its name here alone. In the file system it lies in a folder of such tables ([`UNFINISHED`]), and is
 //! renamed when it is whole, so a power cut leaves all of it or nothing; the opening after it deletes what is there.
 
+use super::escapes::{self, meant};
 use super::node::{FOLDER_MODE, Node, Place, attributes_of, kind_of};
 use super::shared::Shared;
 use openftl_alfs::{Attributes, Entry, FileSystem, Inode, NewFile, Operation, RenameHow, Reply};
@@ -52,9 +53,16 @@ pub(super) enum Found<'a> {
     There(Name<'a>, Attributes),
 }
 
+/// A path in its one form.
+pub(super) fn normal(path: &str) -> Result<String, FileError> {
+    let path = path::normal(path)?;
+    // Bytes that are written one by one may be UTF-8.
+    Ok(if path.contains('\\') { escapes::shown(&meant(&path)) } else { path })
+}
+
 /// A path that files may have: not that of the folder of unfinished tables, and nothing in it.
 pub(super) fn usable(path: &str) -> Result<String, FileError> {
-    let path = path::normal(path)?;
+    let path = normal(path)?;
     match path.strip_prefix(UNFINISHED) {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => Err(FileError::Invalid(format!(
             "{path}: {UNFINISHED} has the tables that are being written; choose another name"
@@ -95,7 +103,7 @@ impl<M: Media> Shared<M> {
 
     /// The file or folder of this name.
     pub(super) fn lookup(&self, path: &str, name: Name<'_>) -> Result<Attributes, FileError> {
-        let operation = Operation::Lookup { parent: name.folder, name: name.name.as_bytes() };
+        let operation = Operation::Lookup { parent: name.folder, name: &meant(name.name) };
         self.run(path, &operation).map(attributes)
     }
 
@@ -163,7 +171,7 @@ impl<M: Media> Shared<M> {
     ) -> Result<Attributes, FileError> {
         let (uid, gid) = owner();
         let file = NewFile { kind, mode, uid, gid, device: 0 };
-        self.run(path, &Operation::Make { parent, name: name.as_bytes(), file }).map(attributes)
+        self.run(path, &Operation::Make { parent, name: &meant(name), file }).map(attributes)
     }
 
     /// Makes a file that has its name later. With the folder of those, and its number there.
@@ -193,7 +201,7 @@ impl<M: Media> Shared<M> {
         let Name { folder: to, name } = self.name(path)?;
         let from = tree.folder.expect("a file is in it");
         let (from_name, how) = (number.to_string(), RenameHow::Replace);
-        let operation = Operation::Rename { from, from_name: from_name.as_bytes(), to, to_name: name.as_bytes(), how };
+        let operation = Operation::Rename { from, from_name: from_name.as_bytes(), to, to_name: &meant(name), how };
         self.run(path, &operation).map(drop)
     }
 
@@ -217,7 +225,7 @@ impl<M: Media> Shared<M> {
 
     /// Takes a name from a file.
     pub(super) fn unlink(&self, path: &str, Name { folder: parent, name }: Name<'_>) -> Result<(), FileError> {
-        self.run(path, &Operation::Unlink { parent, name: name.as_bytes() }).map(drop)
+        self.run(path, &Operation::Unlink { parent, name: &meant(name) }).map(drop)
     }
 
     /// Names in a folder, with what they stand for, but for `.` and `..`. A file whose node cannot be read has no attributes.
@@ -243,7 +251,7 @@ impl<M: Media> Shared<M> {
             .entries(path, folder)?
             .into_iter()
             .filter(|entry| path != "/" || entry.name != UNFINISHED.as_bytes()[1..])
-            .map(|entry| (String::from_utf8_lossy(&entry.name).into_owned(), shown(&entry)))
+            .map(|entry| (escapes::shown(&entry.name), shown(&entry)))
             .chain(tree.unfinished.in_folder(path).map(|(name, node)| (name.to_owned(), node.attributes())))
             .collect();
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
