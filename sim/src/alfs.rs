@@ -21,12 +21,6 @@ impl Alfs {
     pub fn syncing_after(span: Nanos) -> Alfs {
         Alfs { options: Options { sync_after: span, ..Options::default() }, rebuilds: false }
     }
-
-    /// One that mounts read-only.
-    #[must_use]
-    pub fn for_readers() -> Alfs {
-        Alfs { options: Options { is_read_only: true, ..Options::default() }, rebuilds: false }
-    }
 }
 
 /// Trims both anchors: all records are gone.
@@ -66,9 +60,7 @@ impl Mounts for Alfs {
 
     fn mount(&self, drive: SegmentDrive, clock: &mut dyn Clock) -> Result<Self::Volume, String> {
         let volume = match Volume::mount(drive, self.options, clock) {
-            Err((drive, MountError::NoRecord(_) | MountError::RecordLost { .. } | MountError::RecordsGone))
-                if self.rebuilds =>
-            {
+            Err((drive, MountError::NoRecord(_) | MountError::RecordsGone)) if self.rebuilds => {
                 let rebuilt = Volume::rebuild(drive, (0, 0), FileTime::default(), clock, &mut |_, _| ());
                 rebuilt.map(|(volume, _)| volume)
             }

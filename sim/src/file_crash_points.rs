@@ -61,8 +61,6 @@ pub struct FileStage<M: Mounts> {
     mounts: Rc<M>,
     rig: Rig<SegmentDrive>,
     world: Option<FileWorld<M::Volume>>,
-    /// The states that a power cut could have left when the file system was last unmounted.
-    left: Vec<Rc<State>>,
     crash_points: Noted<States>,
 }
 
@@ -83,8 +81,7 @@ impl<M: Mounts> FileStage<M> {
         let device = device.map_err(|error| error.to_string())?;
         let rig = Rig::try_new(device, config, segments, segments.limits.into(), seed);
         let rig = rig.map_err(|error| error.to_string())?;
-        let mut stage =
-            FileStage { mounts: Rc::new(mounts), rig, world: None, left: Vec::new(), crash_points: Noted::default() };
+        let mut stage = FileStage { mounts: Rc::new(mounts), rig, world: None, crash_points: Noted::default() };
         let (patience, drive) = stage.drive();
         let mut deadline = Deadline::new(&mut stage.rig.clock, patience, "a file system is made".to_owned());
         let volume = stage.mounts.make(drive, &mut deadline)?;
@@ -95,11 +92,6 @@ impl<M: Mounts> FileStage<M> {
     /// What is mounted.
     pub(crate) fn mounted(&self) -> Option<&FileWorld<M::Volume>> {
         self.world.as_ref()
-    }
-
-    /// The states that a power cut may leave of what is mounted, or was when it was unmounted; none: it never was.
-    pub(crate) fn states(&self) -> &States {
-        self.mounted().map_or(&self.left, FileWorld::states)
     }
 
     /// The drive with its device, without the drive while a file system has it.
@@ -118,12 +110,7 @@ impl<M: Mounts> FileStage<M> {
 
     /// The same device once more, with nothing open.
     pub(crate) fn fork(&self) -> FileStage<M> {
-        self.fork_with(self.mounts.clone())
-    }
-
-    /// The same, with another way to mount.
-    pub(crate) fn fork_with(&self, mounts: Rc<M>) -> FileStage<M> {
-        FileStage { mounts, rig: self.rig.fork(), world: None, left: Vec::new(), crash_points: Noted::default() }
+        FileStage { mounts: self.mounts.clone(), rig: self.rig.fork(), world: None, crash_points: Noted::default() }
     }
 
     /// Unmounts the file system, has the drive check itself, and mounts it again.
@@ -187,13 +174,8 @@ impl<M: Mounts> FileStage<M> {
 
     /// Opens the drive and mounts what is there, which is to be in one of these states.
     pub(crate) fn mount(&mut self, states: &States) -> Result<Portrait, String> {
-        self.mount_as(Access::ReadWrite, states)
-    }
-
-    /// The same for readers: with a file system that mounts read-only, on a drive that is opened so.
-    pub(crate) fn mount_as(&mut self, access: Access, states: &States) -> Result<Portrait, String> {
         if self.rig.ftl.is_none() {
-            self.rig.open(access).map_err(|error| format!("the drive does not open: {error}"))?;
+            self.rig.open(Access::ReadWrite).map_err(|error| format!("the drive does not open: {error}"))?;
         }
         let (patience, drive) = self.drive();
         let mut deadline = Deadline::new(&mut self.rig.clock, patience, "a file system is mounted".to_owned());
@@ -207,7 +189,6 @@ impl<M: Mounts> FileStage<M> {
     /// Unmounts the file system. Gives the only state that it may be in.
     fn unmount(&mut self) -> Result<Rc<State>, String> {
         let mut world = self.world.take().expect("it is mounted");
-        self.left = world.states().to_vec();
         world.settle()?;
         let last = world.states().last().expect("there is a state").clone();
         self.rig.clock = world.clock;
@@ -226,7 +207,7 @@ impl<M: Mounts> FileStage<M> {
     pub fn remount(&mut self) -> Result<(), String> {
         let (before, leniency) = (self.world().states().to_vec(), self.world().leniency);
         let last = self.unmount()?;
-        self.rig.close().map_err(|reason| format!("the drive does not close: {reason}"))?;
+        self.rig.close().map_err(|reason| reason.to_string())?;
         self.mount(&[last])?;
         self.world().leniency = leniency;
         self.note(before);
@@ -271,7 +252,7 @@ impl<M: Mounts> FileStage<M> {
         if is_thorough {
             verdict_of_drive(&self.rig.check())?;
         }
-        self.rig.close().map_err(|reason| format!("the drive does not close: {reason}"))
+        self.rig.close().map_err(|reason| reason.to_string())
     }
 }
 
@@ -357,7 +338,7 @@ impl<M: Mounts> Judge<FileStage<M>> for FileJudge {
     fn left_by(&mut self, stage: &FileStage<M>, crash_point: CrashPoint, _: &Rc<States>) -> FileStage<M> {
         self.leniency = stage.world.as_ref().map_or(Leniency::default(), |world| world.leniency);
         let rig = stage.rig.with(crash_point.device, crash_point.at);
-        FileStage { mounts: stage.mounts.clone(), rig, world: None, left: Vec::new(), crash_points: Noted::default() }
+        FileStage { mounts: stage.mounts.clone(), rig, world: None, crash_points: Noted::default() }
     }
 
     fn is_cut(&mut self, left: Left, _: bool) -> bool {
