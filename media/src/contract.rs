@@ -292,6 +292,12 @@ pub trait Media: 'static {
         false
     }
 
+    /// Whether what is written is gone when the device is dropped, and what it is kept in stays as it was: who only looks at such a device may write to it
+    /// what has to stand behind the blocks that it wants to read (MW_CUNITS).
+    fn forgets_writes(&self) -> bool {
+        false
+    }
+
     /// Fills `descriptors` with the chunk information from `first` on, in the order of [`Geometry::chunk_ids`].
     ///
     /// # Errors

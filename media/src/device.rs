@@ -424,6 +424,10 @@ impl Media for EmulatedDevice {
         self.backing.needs_commits()
     }
 
+    fn forgets_writes(&self) -> bool {
+        matches!(&self.backing, Backing::File(file) if file.forgets_writes())
+    }
+
     fn chunk_report(
         &mut self,
         now: Time,

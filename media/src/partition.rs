@@ -363,6 +363,10 @@ impl Media for Part {
         self.whole.borrow().device.needs_flush()
     }
 
+    fn forgets_writes(&self) -> bool {
+        self.whole.borrow().device.forgets_writes()
+    }
+
     fn chunk_report(
         &mut self,
         now: Time,

@@ -336,6 +336,10 @@ impl Media for Wire {
         self.shared.device.borrow().needs_flush()
     }
 
+    fn forgets_writes(&self) -> bool {
+        self.shared.device.borrow().forgets_writes()
+    }
+
     fn chunk_report(
         &mut self,
         now: Time,

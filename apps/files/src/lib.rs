@@ -72,7 +72,6 @@ fn has_tables(files: &DriveFiles) -> bool {
 
 /// What is on a drive that is named itself, or by its description.
 fn open(drive: &Path) -> Result<DriveFiles, Failure> {
-    // It may only not have been stopped: see `assembly::open_as_it_is`.
     let failure_on = |error: FileError, disk: &Path| match error {
         FileError::Corruption(_) => Failure::from(error)
             .fix(format_args!("`openftl check {}` opens it as for use, and says whether it is sound", disk.display())),

@@ -447,8 +447,8 @@ pub fn open_to_look_at(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<St
     })
 }
 
-/// The same. `None` where a block of the catalog cannot be read: it may be one behind which nothing is written yet (MW_CUNITS),
-/// and good once the drive is open for use.
+/// The same. `None` where a block of the catalog cannot be read: after a clean stop it may be one behind which nothing is written yet (MW_CUNITS), and
+/// good once the drive is open for use.
 pub fn open_as_it_is(stored: &Stored<'_>, clock: &mut impl Clock) -> Result<Option<StoredDrive>, Failure> {
     match open_for(Access::Inspect, stored, clock)? {
         Err(error) if error.is_of_lost_blocks() => Ok(None),

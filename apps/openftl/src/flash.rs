@@ -122,6 +122,10 @@ impl Media for Flash {
         each!(self, device => device.needs_flush())
     }
 
+    fn forgets_writes(&self) -> bool {
+        each!(self, device => device.forgets_writes())
+    }
+
     fn chunk_report(
         &mut self,
         now: Time,

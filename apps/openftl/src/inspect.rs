@@ -220,7 +220,6 @@ pub fn run(arguments: &cli::Inspect) -> Result<(), Failure> {
     write_recovery(&mut text, &facts.recovery, palette);
     if !facts.recovery.clean {
         _ = writeln!(text, "  What follows is the recovered state; the file itself is as it was.");
-        write_hidden(&mut text, assembly::geometry(drive.block()).mw_cunits, &stored);
     }
     write_body(&mut text, &facts, &cells, drive.block(), palette);
     say(&text)
@@ -323,18 +322,6 @@ pub fn answer_of_parts(
     write_served(&mut text);
     write_device(&mut text, &facts, palette);
     Answer::new(text).with("report", facts).with("process", process)
-}
-
-/// Says that a recovery that may not write finds less than one that writes padding behind the blocks of open chunks.
-fn write_hidden(text: &mut String, mw_cunits: u32, stored: &Stored<'_>) {
-    if mw_cunits > 0 {
-        _ = writeln!(
-            text,
-            "  The last {mw_cunits} blocks of each open chunk cannot be read yet (MW_CUNITS), and writes whose records are there are missing \
-             below.\n  `openftl check {}` opens the drive for use, and then everything that was flushed is there.",
-            stored.words()
-        );
-    }
 }
 
 fn write_served(text: &mut String) {

@@ -5,7 +5,6 @@ mod bench;
 use crate::cli::kv::{Kv, KvCommand, KvDel, KvGet, KvInfo, KvList, KvPlace, KvPut};
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
-use openftl_blocks::Ftl;
 use openftl_core::units::ByteSize;
 use openftl_drive::small_file::is_stored_drive;
 use openftl_drive::value_drive::{ValueDrive, open_stored};
@@ -71,12 +70,10 @@ impl Opened {
             })?;
             return Ok(Opened::There(Box::new(drive)));
         }
-        let open = |access| match is_stored_drive(drive) {
-            true => open_stored(drive, access),
-            false => ValueDrive::read(drive)?.open(access),
+        let opened = match is_stored_drive(drive) {
+            true => open_stored(drive, access)?,
+            false => ValueDrive::read(drive)?.open(access)?,
         };
-        let was_stopped = |opened: &mut ValueStore<EmulatedDevice>| opened.drive().block().recovery_report().clean;
-        let opened = crate::recovered::opened(access, open, was_stopped, |opened| opened.close().map(drop))?;
         Ok(Opened::Here(Box::new(opened)))
     }
 

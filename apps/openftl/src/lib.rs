@@ -44,7 +44,6 @@ mod power;
 mod profiles;
 pub mod provenance;
 mod ready;
-mod recovered;
 mod report;
 pub mod result_file;
 mod serve;

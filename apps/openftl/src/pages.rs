@@ -5,7 +5,6 @@ mod bench;
 use crate::cli::pages::{PageDelete, PageGet, PageList, PagePlace, PagePut, Pages, PagesCommand};
 use crate::failure::Failure;
 use crate::terminal::{Ink, Palette, say};
-use openftl_blocks::Ftl;
 use openftl_core::units::ByteSize;
 use openftl_drive::page_drive::{PageDrive, open_stored};
 use openftl_drive::page_store::PageStore;
@@ -65,12 +64,10 @@ impl Opened {
             })?;
             return Ok(Opened::There(store));
         }
-        let open = |access| match is_stored_drive(drive) {
-            true => open_stored(drive, access),
-            false => PageDrive::read(drive)?.open(access),
+        let store = match is_stored_drive(drive) {
+            true => open_stored(drive, access)?,
+            false => PageDrive::read(drive)?.open(access)?,
         };
-        let was_stopped = |store: &mut Store| store.with_drive(|drive| drive.block().recovery_report().clean);
-        let store = crate::recovered::opened(access, open, was_stopped, |store| store.close().map(drop))?;
         Ok(Opened::Here(Box::new(store)))
     }
 

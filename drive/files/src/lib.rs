@@ -189,7 +189,7 @@ mod tests {
     use openftl_alfs::FileTime;
     use openftl_core::Clock;
     use openftl_files::FileKind;
-    use openftl_media::Profile;
+    use openftl_media::{Media, Profile};
     use openftl_parts::target::{BlockTarget, Request, Target};
     use openftl_parts::words::Handle;
     use openftl_zones::{Face, Ftl, Limits, ZoneConfig, ZoneFtl};
@@ -291,5 +291,39 @@ mod tests {
         let mut found = [0; 10];
         assert_eq!(volume.open_read("/log").unwrap().read(0, &mut found), Ok(4));
         assert_eq!(&found[..4], b"here");
+    }
+
+    /// Found by the explorer: where blocks cannot be read until more is written behind them, what had crashed could be used, and not looked at.
+    #[test]
+    fn a_drive_that_crashed_is_looked_at_without_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        for face in [Face::Zones, Face::Segments] {
+            let disk = made(&folder, face);
+            let volume = open(&disk, Access::ReadWrite).unwrap();
+            for number in 0..5 {
+                let mut writer = volume.create(&format!("/{number}.log"), FileKind::Log).unwrap();
+                writer.append(&[number; 3000]).unwrap();
+                writer.sync().unwrap();
+            }
+            let device = match volume {
+                Volume::Zoned(files) => files.crash(),
+                Volume::Alfs(files) => files.crash(),
+                Volume::Here(_) | Volume::Served(_) => unreachable!("it has zones"),
+            };
+            let device = device.expect("nobody uses it");
+            assert!(device.geometry().mw_cunits > 0);
+            drop(device);
+            let before = std::fs::read(&disk).unwrap();
+            let volume = open(&disk, Access::Inspect).unwrap_or_else(|error| panic!("{face:?}: {error}"));
+            for number in 0..5 {
+                let mut found = [0xFF; 4000];
+                let file = volume.open_read(&format!("/{number}.log")).unwrap();
+                assert_eq!(file.read(0, &mut found), Ok(3000), "{face:?}");
+                assert!(found[..3000].iter().all(|byte| *byte == number), "{face:?}");
+            }
+            drop(volume);
+            assert!(std::fs::read(&disk).unwrap() == before, "{face:?}: it was written to");
+            std::fs::remove_file(&disk).unwrap();
+        }
     }
 }

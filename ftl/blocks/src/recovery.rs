@@ -160,7 +160,8 @@ impl Found {
         }
         steps.end(scan.blocks_read, format!("checkpoint {}", superblock.checkpoint.sequence));
 
-        let is_left = access == Access::Inspect || (superblock.clean && config.tenant.goes_on_in_order());
+        let may_pad = access != Access::Inspect || media.forgets_writes();
+        let is_left = !may_pad || (superblock.clean && config.tenant.goes_on_in_order());
         let settled = if is_left { 0 } else { settle(media, &mut *steps.clock, &mut scan, &mut chunks) };
         if settled > 0 {
             // A superblock that was on its way may have become readable. It is true, and its sequence must not be used again.
@@ -179,7 +180,7 @@ impl Found {
         }
         steps.end(scan.blocks_read, format!("{settled} blocks of padding"));
 
-        let is_settled = access != Access::Inspect || geometry.mw_cunits == 0;
+        let is_settled = may_pad || geometry.mw_cunits == 0;
         let is_over = superblock.clean && !found.in_doubt;
         let log = FoundLog::read(media, &mut *steps.clock, &mut scan, &chunks, &superblock, (is_settled, is_over));
         sound = sound.and_then(|()| log.expect_whole());

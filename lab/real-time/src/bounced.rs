@@ -70,6 +70,10 @@ impl<M: Media> Media for Bounced<M> {
         self.device.needs_flush()
     }
 
+    fn forgets_writes(&self) -> bool {
+        self.device.forgets_writes()
+    }
+
     fn chunk_report(
         &mut self,
         now: Time,

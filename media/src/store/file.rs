@@ -174,6 +174,11 @@ impl FileStore {
         FileStore::open_on(Disk::LookedAt(Overlay::over(file)), path)
     }
 
+    /// Whether it was opened to be looked at.
+    pub(crate) fn forgets_writes(&self) -> bool {
+        matches!(*self.disk, Disk::LookedAt(_))
+    }
+
     /// Opens a drive file behind a simulated page cache.
     ///
     /// # Errors
