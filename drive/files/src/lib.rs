@@ -161,7 +161,8 @@ pub fn open(path: &Path, access: Access) -> Result<DriveFiles, FileError> {
         return FileDrive::read(path)?.open_or_connect(access);
     }
     let named = |error: FileError| error.of(&path.display().to_string());
-    let mut device = flash::open(path, access, MediaTiming::Instant).map_err(|error| named(device_error(&error)))?;
+    // Says itself which file it is.
+    let mut device = flash::open(path, access, MediaTiming::Instant).map_err(|error| device_error(&error))?;
     let mut clock = PaceClock { pace: Pace::wall(), now: Time::ZERO };
     match kind_on(&mut device, &mut clock) {
         Ok(DriveKind::Zones | DriveKind::Segments) => {
