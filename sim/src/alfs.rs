@@ -21,6 +21,12 @@ impl Alfs {
     pub fn syncing_after(span: Nanos) -> Alfs {
         Alfs { options: Options { sync_after: span, ..Options::default() }, rebuilds: false }
     }
+
+    /// One that mounts read-only.
+    #[must_use]
+    pub fn for_readers() -> Alfs {
+        Alfs { options: Options { is_read_only: true, ..Options::default() }, rebuilds: false }
+    }
 }
 
 /// Trims both anchors: all records are gone.

@@ -61,6 +61,8 @@ pub struct FileStage<M: Mounts> {
     mounts: Rc<M>,
     rig: Rig<SegmentDrive>,
     world: Option<FileWorld<M::Volume>>,
+    /// The states that a power cut could have left when the file system was last unmounted, or gone.
+    left: Vec<Rc<State>>,
     crash_points: Noted<States>,
 }
 
@@ -81,7 +83,7 @@ impl<M: Mounts> FileStage<M> {
         let device = device.map_err(|error| error.to_string())?;
         let rig = Rig::try_new(device, config, segments, segments.limits.into(), seed);
         let rig = rig.map_err(|error| error.to_string())?;
-        let mut stage = FileStage { mounts: Rc::new(mounts), rig, world: None, crash_points: Noted::default() };
+        let mut stage = FileStage::on(rig, Rc::new(mounts));
         let (patience, drive) = stage.drive();
         let mut deadline = Deadline::new(&mut stage.rig.clock, patience, "a file system is made".to_owned());
         let volume = stage.mounts.make(drive, &mut deadline)?;
@@ -92,6 +94,11 @@ impl<M: Mounts> FileStage<M> {
     /// What is mounted.
     pub(crate) fn mounted(&self) -> Option<&FileWorld<M::Volume>> {
         self.world.as_ref()
+    }
+
+    /// The states that a power cut may leave of what is mounted, or was when it was unmounted or gone; none: it never was.
+    pub(crate) fn states(&self) -> &States {
+        self.mounted().map_or(&self.left, FileWorld::states)
     }
 
     /// The drive with its device, without the drive while a file system has it.
@@ -105,12 +112,22 @@ impl<M: Mounts> FileStage<M> {
         // Time goes on where the file system was.
         self.rig.clock = world.clock;
         self.rig.ftl = None;
-        Some(world.states().to_vec())
+        self.left = world.states().to_vec();
+        Some(self.left.clone())
     }
 
     /// The same device once more, with nothing open.
     pub(crate) fn fork(&self) -> FileStage<M> {
-        FileStage { mounts: self.mounts.clone(), rig: self.rig.fork(), world: None, crash_points: Noted::default() }
+        FileStage::on(self.rig.fork(), self.mounts.clone())
+    }
+
+    /// The same for readers, with another way to mount: what is mounted is looked at and thrown away.
+    pub(crate) fn fork_to_look_at(&self, mounts: Rc<M>) -> FileStage<M> {
+        FileStage::on(self.rig.fork_to_look_at(), mounts)
+    }
+
+    fn on(rig: Rig<SegmentDrive>, mounts: Rc<M>) -> FileStage<M> {
+        FileStage { mounts, rig, world: None, left: Vec::new(), crash_points: Noted::default() }
     }
 
     /// Unmounts the file system, has the drive check itself, and mounts it again.
@@ -174,8 +191,13 @@ impl<M: Mounts> FileStage<M> {
 
     /// Opens the drive and mounts what is there, which is to be in one of these states.
     pub(crate) fn mount(&mut self, states: &States) -> Result<Portrait, String> {
+        self.mount_as(Access::ReadWrite, states)
+    }
+
+    /// The same for readers: with a file system that mounts read-only, on a drive that is opened so.
+    pub(crate) fn mount_as(&mut self, access: Access, states: &States) -> Result<Portrait, String> {
         if self.rig.ftl.is_none() {
-            self.rig.open(Access::ReadWrite).map_err(|error| format!("the drive does not open: {error}"))?;
+            self.rig.open(access).map_err(|error| format!("the drive does not open: {error}"))?;
         }
         let (patience, drive) = self.drive();
         let mut deadline = Deadline::new(&mut self.rig.clock, patience, "a file system is mounted".to_owned());
@@ -189,6 +211,7 @@ impl<M: Mounts> FileStage<M> {
     /// Unmounts the file system. Gives the only state that it may be in.
     fn unmount(&mut self) -> Result<Rc<State>, String> {
         let mut world = self.world.take().expect("it is mounted");
+        self.left = world.states().to_vec();
         world.settle()?;
         let last = world.states().last().expect("there is a state").clone();
         self.rig.clock = world.clock;
@@ -207,7 +230,7 @@ impl<M: Mounts> FileStage<M> {
     pub fn remount(&mut self) -> Result<(), String> {
         let (before, leniency) = (self.world().states().to_vec(), self.world().leniency);
         let last = self.unmount()?;
-        self.rig.close().map_err(|reason| reason.to_string())?;
+        self.rig.close().map_err(|reason| format!("the drive does not close: {reason}"))?;
         self.mount(&[last])?;
         self.world().leniency = leniency;
         self.note(before);
@@ -252,7 +275,7 @@ impl<M: Mounts> FileStage<M> {
         if is_thorough {
             verdict_of_drive(&self.rig.check())?;
         }
-        self.rig.close().map_err(|reason| reason.to_string())
+        self.rig.close().map_err(|reason| format!("the drive does not close: {reason}"))
     }
 }
 
@@ -338,7 +361,7 @@ impl<M: Mounts> Judge<FileStage<M>> for FileJudge {
     fn left_by(&mut self, stage: &FileStage<M>, crash_point: CrashPoint, _: &Rc<States>) -> FileStage<M> {
         self.leniency = stage.world.as_ref().map_or(Leniency::default(), |world| world.leniency);
         let rig = stage.rig.with(crash_point.device, crash_point.at);
-        FileStage { mounts: stage.mounts.clone(), rig, world: None, crash_points: Noted::default() }
+        FileStage::on(rig, stage.mounts.clone())
     }
 
     fn is_cut(&mut self, left: Left, _: bool) -> bool {

@@ -9,7 +9,8 @@
 //! The drive belongs to the file system while that is mounted, so this is no [`Played`](crate::played::Played).
 //!
 //! Where the medium fails so often that a segment with records is lost, or nothing is left to replace one, the file system takes no more changes. That is
-//! right, if programs or erases were made to fail; the history is over then.
+//! right, if programs or erases were made to fail, and excuses refusals alone: what was over can still be read, all of it, as long as the file system is
+//! mounted; and what a power cut leaves then can be mounted by readers, and is one of the states since the last sync that was over. The history is over with that.
 //!
 //! After a cut that tore what was being programmed the drive may have blocks below a write pointer that cannot be read, and that no sync needs. What its
 //! check says of such blocks is not judged: whether the file system misses one, its own check and the model say.
@@ -27,7 +28,7 @@ use crate::wire::Wire;
 use openftl_blocks::Ftl;
 use openftl_core::{Nanos, TraceHash};
 use openftl_media::Profile;
-use openftl_parts::Config;
+use openftl_parts::{Access, Config};
 use openftl_zones::ZoneConfig;
 use std::rc::Rc;
 
@@ -48,6 +49,16 @@ const OF_MEDIUM: [&str; 7] = [
     "the drive is read-only",
     "worn out",
     "the chunks for superblocks have gone bad",
+];
+
+/// How a refusal is told, in place of which there may be no other difference from the model.
+const REFUSALS: [&str; 6] = [
+    "it is refused: ",
+    "a sync ended with ",
+    "it does not unmount: ",
+    "it does not mount: ",
+    "the drive does not open: ",
+    "the drive does not close: ",
 ];
 
 /// See the module.
@@ -84,19 +95,31 @@ impl FilePlay {
         Ok(FilePlay { stage, wire, left: Vec::new(), medium_fails, is_over: false, probes: 0 })
     }
 
-    /// What goes wrong is wrong, unless the medium has failed too often.
+    /// What goes wrong is wrong, unless it is a refusal because the medium has failed too often.
     ///
     /// # Panics
     /// If it is wrong.
     fn expect(&mut self, result: Result<(), String>) {
         let Err(error) = result else { return };
-        let failure = self.stage.mounted().and_then(|world| world.subject.failure());
-        if self.may_be(&error) || failure.is_some_and(|failure| self.may_be(failure)) {
-            self.is_over = true;
-            return;
+        self.judge_over(&self.stage, &error);
+        self.is_over = true;
+    }
+
+    /// What goes wrong is a refusal because the medium has failed too often, and nothing that was promised is lost.
+    ///
+    /// # Panics
+    /// If not.
+    fn judge_over(&self, stage: &FileStage<Alfs>, error: &str) {
+        let failure = stage.mounted().and_then(|world| world.subject.failure());
+        let state = || stage.mounted().map_or(String::new(), |world| world.subject.describe());
+        let is_refusal = REFUSALS.iter().any(|refusal| error.contains(refusal));
+        let may_be = self.may_be(error) || failure.is_some_and(|failure| self.may_be(failure));
+        assert!(is_refusal && may_be, "{error}; {failure:?}; {}", state());
+        let left = if stage.states().is_empty() { &self.left } else { stage.states() };
+        let mut readers = stage.fork_to_look_at(Rc::new(Alfs::for_readers()));
+        if let Err(lost) = readers.mount_as(Access::Inspect, left) {
+            panic!("after {error}; {failure:?}: for readers: {lost}; {}", state());
         }
-        let state = self.stage.mounted().map_or(String::new(), |world| world.subject.describe());
-        panic!("{error}; {state}");
     }
 
     /// Whether this may be said of the medium.
@@ -132,7 +155,7 @@ impl Plays for FilePlay {
         let mounted = self.stage.mount(&self.left).map(|_| self.stage.world().leniency = LENIENCY);
         match mounted {
             Err(error) if self.may_be(&error) => {
-                self.is_over = true;
+                self.expect(Err(error));
                 Ok(())
             }
             mounted => mounted,
@@ -184,9 +207,7 @@ impl Plays for FilePlay {
             copy.prove(self.wire.events(), OPERATIONS, self.probes.is_multiple_of(4))
         });
         if let Err(error) = worked {
-            let failure = copy.mounted().and_then(|world| world.subject.failure());
-            let may_be = self.may_be(&error) || failure.is_some_and(|failure| self.may_be(failure));
-            assert!(may_be, "a copy that was recovered: {error}; {failure:?}");
+            self.judge_over(&copy, &format!("a copy that was recovered: {error}"));
         }
     }
 

@@ -79,9 +79,13 @@ impl<F: Ftl<Media = Wire> + Target> Rig<F> {
     /// The same with another device, on which the drive is not open yet, from an instant on.
     #[must_use]
     pub fn with(&self, device: EmulatedDevice, at: Time) -> Rig<F> {
+        self.on(Wire::new(device), at)
+    }
+
+    fn on(&self, wire: Wire, at: Time) -> Rig<F> {
         Rig {
             ftl: None,
-            wire: Wire::new(device),
+            wire,
             clock: VirtualClock(at),
             config: self.config.clone(),
             next_config: self.next_config.clone(),
@@ -100,6 +104,13 @@ impl<F: Ftl<Media = Wire> + Target> Rig<F> {
     pub fn fork(&self) -> Rig<F> {
         let device = self.device().fork().expect("memory for a small device").expect("a store in memory");
         self.with(device, self.clock.0)
+    }
+
+    /// The same, on a device that who only looks at it may write to: it is a copy.
+    #[must_use]
+    pub fn fork_to_look_at(&self) -> Rig<F> {
+        let device = self.device().fork().expect("memory for a small device").expect("a store in memory");
+        self.on(Wire::to_copy(device), self.clock.0)
     }
 
     /// The drive, which is open.

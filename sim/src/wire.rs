@@ -67,12 +67,24 @@ struct Shared {
     now: Cell<Time>,
     trace: Cell<TraceHash>,
     watch: RefCell<Option<Watch>>,
+    /// As [`Media::forgets_writes`] says.
+    forgets_writes: bool,
 }
 
 impl Wire {
     /// A wire to `device`.
     #[must_use]
     pub fn new(device: EmulatedDevice) -> Wire {
+        Wire::to(device, false)
+    }
+
+    /// A wire to a copy of a device that is looked at and thrown away.
+    #[must_use]
+    pub fn to_copy(device: EmulatedDevice) -> Wire {
+        Wire::to(device, true)
+    }
+
+    fn to(device: EmulatedDevice, forgets_writes: bool) -> Wire {
         let geometry = *device.geometry();
         let shared = Shared {
             device: RefCell::new(device),
@@ -81,6 +93,7 @@ impl Wire {
             now: Cell::new(Time::ZERO),
             trace: Cell::new(TraceHash::START),
             watch: RefCell::default(),
+            forgets_writes,
         };
         Wire { shared: Rc::new(shared), geometry }
     }
@@ -337,7 +350,7 @@ impl Media for Wire {
     }
 
     fn forgets_writes(&self) -> bool {
-        self.shared.device.borrow().forgets_writes()
+        self.shared.forgets_writes || self.shared.device.borrow().forgets_writes()
     }
 
     fn chunk_report(

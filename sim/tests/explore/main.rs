@@ -54,14 +54,20 @@ fn histories_of_zoned_drives_are_sound() {
 
 #[test]
 fn histories_of_files_are_sound() {
+    let first = std::env::var("OPENFTL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let seeds = std::env::var("OPENFTL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(FILE_SEEDS);
     let mut tally = Tally::default();
-    for seed in 0..FILE_SEEDS {
+    for seed in first..first + seeds {
         tally += &explored(Run::draw_of(seed, Drives::Files));
     }
-    let Tally { cuts, recovery_cuts, restarts, file_systems, .. } = tally;
-    println!("{FILE_SEEDS} histories: {cuts} power cuts, {recovery_cuts} of recoveries, {} faults", tally.faults());
-    assert!(cuts > 100 && recovery_cuts > 30 && restarts > 60 && tally.faults() > 50, "all of it happens: {tally:?}");
-    assert_eq!(file_systems, FILE_SEEDS);
+    let Tally { cuts, recovery_cuts, restarts, file_systems, worn_out, .. } = tally;
+    println!(
+        "{seeds} histories: {cuts} power cuts, {recovery_cuts} of recoveries, {} faults, {worn_out} media that failed",
+        tally.faults()
+    );
+    let is_usual = cuts > 100 && recovery_cuts > 30 && restarts > 60 && tally.faults() > 50;
+    assert!(is_usual || seeds < FILE_SEEDS, "all of it happens: {tally:?}");
+    assert_eq!(file_systems, seeds);
 }
 
 #[test]
