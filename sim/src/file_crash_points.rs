@@ -123,7 +123,9 @@ impl<M: Mounts> FileStage<M> {
 
     /// The same for readers, with another way to mount: what is mounted is looked at and thrown away.
     pub(crate) fn fork_to_look_at(&self, mounts: Rc<M>) -> FileStage<M> {
-        FileStage::on(self.rig.fork_to_look_at(), mounts)
+        // While a file system is mounted, the time is its own.
+        let now = self.world.as_ref().map_or(self.rig.clock.0, |world| world.clock.0);
+        FileStage::on(self.rig.fork_to_look_at(now), mounts)
     }
 
     fn on(rig: Rig<SegmentDrive>, mounts: Rc<M>) -> FileStage<M> {

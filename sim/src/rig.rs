@@ -108,9 +108,9 @@ impl<F: Ftl<Media = Wire> + Target> Rig<F> {
 
     /// The same, on a device that who only looks at it may write to: it is a copy.
     #[must_use]
-    pub fn fork_to_look_at(&self) -> Rig<F> {
+    pub fn fork_to_look_at(&self, now: Time) -> Rig<F> {
         let device = self.device().fork().expect("memory for a small device").expect("a store in memory");
-        self.on(Wire::to_copy(device), self.clock.0)
+        self.on(Wire::to_copy(device), now)
     }
 
     /// The drive, which is open.
