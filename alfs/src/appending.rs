@@ -75,7 +75,7 @@ impl<T: SegmentTarget> Volume<T> {
         let begins = u64::from(self.segments.shape.first_of(head.segment));
         let mut first = begins + u64::from(head.submitted);
         let mut rest = &frames[..];
-        while !rest.is_empty() {
+        while !rest.is_empty() && self.failed.is_none() {
             let (now, behind) = rest.split_at(rest.len().min(TRANSACTION_BLOCKS_MAX));
             match self.start_write(Io::Write, first, now) {
                 Ok(()) => (first, rest) = (first + now.len() as u64, behind),
@@ -85,10 +85,12 @@ impl<T: SegmentTarget> Volume<T> {
                         IoError::ReadOnly => "the drive takes no more writes",
                         _ => "the drive does not take what is written in order",
                     });
-                    rest.iter().for_each(|frame| self.target.frames_mut().release(*frame));
-                    return;
                 }
             }
+        }
+        if self.failed.is_some() {
+            self.keep(first as u32, rest);
+            (first, rest) = (first + rest.len() as u64, &[]);
         }
         let head = self.segments.heads[log as usize].as_mut().expect("it was just there");
         head.submitted = (first - begins) as u32;

@@ -24,6 +24,13 @@ impl<T: SegmentTarget> Volume<T> {
             Err(wait) => return wait,
         };
         self.cache.begin(key, address);
+        if let Some(kept) = self.kept.get(&address) {
+            self.target.frames_mut().bytes_mut(frame).copy_from_slice(&kept[..]);
+            self.loaded(key, frame, address, true);
+            self.target.frames_mut().release(frame);
+            self.is_stirred = true;
+            return Stop::Wait;
+        }
         self.segments.count_read(address, true);
         let request = Request::Read { first: address.into(), frames: &[frame] };
         if !self.start(Io::Load { key, frame, address }, request) {

@@ -21,13 +21,19 @@ pub(crate) struct Reading {
     /// Bytes of the first block before those that were asked for.
     skip: usize,
     bytes: usize,
+    /// Requests to the drive that have not ended.
     under_way: u32,
+    /// Of those, what the drive had no room for: the place of the first block, its address, and how many there are.
+    waiting: Vec<(usize, u32, u32)>,
     has_failed: bool,
     is_abandoned: bool,
 }
 
 impl<T: SegmentTarget> Volume<T> {
     pub(crate) fn read(&mut self, ticket: Ticket, inode: Inode, offset: u64, bytes: u32) -> Step<Reply> {
+        if self.reads.get(&ticket).is_some_and(|reading| !reading.waiting.is_empty()) {
+            self.start_waiting(ticket);
+        }
         if let Some(reading) = self.reads.get(&ticket) {
             return match reading {
                 Reading { under_way: 1.., .. } => Err(Stop::Wait),
@@ -62,6 +68,7 @@ impl<T: SegmentTarget> Volume<T> {
                 Some(_) => Source::Memory,
                 None => match self.address_of(inode.0, index)? {
                     0 => Source::Hole,
+                    address if self.kept.contains_key(&address) => Source::Kept(address),
                     address => Source::Media(address),
                 },
             });
@@ -72,6 +79,11 @@ impl<T: SegmentTarget> Volume<T> {
             reading.blocks.push(match source {
                 Source::Hole => None,
                 Source::Media(_) => Some(self.frame()?),
+                Source::Kept(address) => {
+                    let frame = self.frame()?;
+                    self.target.frames_mut().bytes_mut(frame).copy_from_slice(&self.kept[address][..]);
+                    Some(frame)
+                }
                 Source::Memory => {
                     let frame = self.frame()?;
                     let page = self.cache.page((inode.0, index as u32)).expect("it was there");
@@ -80,21 +92,31 @@ impl<T: SegmentTarget> Volume<T> {
                 }
             });
         }
-        let runs = runs(&addresses);
-        let frames: Vec<Frame> = reading.blocks.iter().map(|frame| frame.unwrap_or(Frame(0))).collect();
-        reading.under_way = runs.len() as u32;
-        self.reads.insert(ticket, reading);
-        for (at, address, blocks) in runs {
-            (0..blocks).for_each(|block| self.segments.count_read(address + block, true));
-            let request = Request::Read { first: address.into(), frames: &frames[at..at + blocks as usize] };
-            let io = Io::Read { ticket, address, blocks };
-            if !self.start(io, request) {
-                (0..blocks).for_each(|block| self.segments.count_read(address + block, false));
-                self.read_ended(ticket, false);
-            }
+        reading.waiting = runs(&addresses);
+        // The last is taken first.
+        reading.waiting.reverse();
+        reading.under_way = reading.waiting.len() as u32;
+        for (_, address, blocks) in &reading.waiting {
+            (0..*blocks).for_each(|block| self.segments.count_read(address + block, true));
         }
+        self.reads.insert(ticket, reading);
         self.access(inode, &fields);
         self.read(ticket, inode, offset, bytes as u32)
+    }
+
+    /// Hands the requests of a read to the drive, as many as it takes now.
+    fn start_waiting(&mut self, ticket: Ticket) {
+        let reading = self.reads.get_mut(&ticket).expect("it is under way");
+        let mut waiting = std::mem::take(&mut reading.waiting);
+        let frames: Vec<Frame> = reading.blocks.iter().map(|frame| frame.unwrap_or(Frame(0))).collect();
+        while let Some(&(at, address, blocks)) = waiting.last() {
+            let request = Request::Read { first: address.into(), frames: &frames[at..at + blocks as usize] };
+            if !self.start(Io::Read { ticket, address, blocks }, request) {
+                break;
+            }
+            waiting.pop();
+        }
+        self.reads.get_mut(&ticket).expect("it is under way").waiting = waiting;
     }
 
     /// Whether a read has the frames that it needs. The first that has not is the next to get them: later ones leave it as many.
@@ -122,6 +144,11 @@ impl<T: SegmentTarget> Volume<T> {
     pub(crate) fn forget_read(&mut self, ticket: Ticket) {
         self.waiting_read = self.waiting_read.filter(|(first, _)| *first != ticket);
         let Some(reading) = self.reads.get_mut(&ticket) else { return };
+        let waiting = std::mem::take(&mut reading.waiting);
+        reading.under_way -= waiting.len() as u32;
+        for (_, address, blocks) in waiting {
+            (0..blocks).for_each(|block| self.segments.count_read(address + block, false));
+        }
         if reading.under_way > 0 {
             reading.is_abandoned = true;
             return;
@@ -182,6 +209,8 @@ impl<T: SegmentTarget> Volume<T> {
 enum Source {
     Hole,
     Memory,
+    /// A block that no segment took.
+    Kept(u32),
     Media(u32),
 }
 

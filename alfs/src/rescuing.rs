@@ -4,6 +4,7 @@
 //!   the drive refuses a write          blocks in memory ──▶ the same log, another segment
 //!   the drive refuses a flush          blocks that it has ──▶ the cleaner: before the next record, whatever is free
 //!                                      nothing of use any more ──▶ trimmed: it is offline, and never used again
+//!   no segment takes any block         blocks in memory ──▶ kept there, to be read: the volume takes no more changes
 //! ```
 //!
 //! No record is written while such a segment has something of use that can be read: a power cut may take what the drive has of it. A drive refuses a flush as
@@ -61,12 +62,14 @@ impl<T: SegmentTarget> Volume<T> {
             }
             return self.target.frames_mut().release(frame);
         }
-        if self.failed.is_some() || !self.is_of_use(owner, address) {
+        if self.failed.is_none() && !self.is_of_use(owner, address) {
             return self.target.frames_mut().release(frame);
         }
-        if self.expect_log(log, 1).is_err() {
+        if self.failed.is_none() && self.expect_log(log, 1).is_err() {
             self.fail("the medium of a segment has failed, and there is no room to write anew what it was to have");
-            return self.target.frames_mut().release(frame);
+        }
+        if self.failed.is_some() {
+            return self.keep(address, &[frame]);
         }
         let place = self.segments.next_address(log);
         if matches!(owner.slot, IS_NODE | IS_MAP) {
@@ -90,6 +93,14 @@ impl<T: SegmentTarget> Volume<T> {
             }
         }
         self.changed();
+    }
+
+    /// Blocks that no segment takes any more, of a volume that has failed: what was over can be read as long as it is mounted.
+    pub(crate) fn keep(&mut self, first: u32, frames: &[Frame]) {
+        for (address, frame) in (first..).zip(frames) {
+            self.kept.insert(address, Box::new(*self.target.frames().bytes(*frame)));
+            self.target.frames_mut().release(*frame);
+        }
     }
 
     /// Whether a block that was just appended is still where its owner says. The owner is in memory.

@@ -145,6 +145,8 @@ pub struct Volume<T> {
     pub(crate) held: FxHashMap<u32, u64>,
     /// What logs had of segments whose medium has failed, and the drive does not have.
     pub(crate) stranded: Vec<(Log, Head)>,
+    /// Blocks by address that the drive did not take, and never will.
+    pub(crate) kept: FxHashMap<u32, Box<Bytes>>,
     pub(crate) syncing: Syncing,
     pub(crate) cleaning: Cleaning,
     pub(crate) reads: FxHashMap<Ticket, Reading>,
@@ -191,6 +193,7 @@ impl<T: SegmentTarget> Volume<T> {
             orphans: BTreeSet::new(),
             held: FxHashMap::default(),
             stranded: Vec::new(),
+            kept: FxHashMap::default(),
             syncing: Syncing::default(),
             cleaning: Cleaning::default(),
             reads: FxHashMap::default(),

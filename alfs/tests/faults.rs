@@ -172,3 +172,40 @@ fn a_block_that_cannot_be_read_is_an_error_of_its_file_alone() {
     host.mount_again();
     assert!(host.read(first, 8192, 4096) == [7; 4096]);
 }
+
+#[test]
+fn what_was_over_is_read_as_long_as_a_volume_is_mounted_on_a_drive_that_takes_no_more_writes() {
+    let (mut host, file) = filled();
+    host.write(file, 0, &bytes(5, 200_000));
+    host.make(Inode::ROOT, "new", FileKind::Regular);
+    host.volume().target_mut().wear_out();
+    assert_eq!(host.run(&Operation::Sync), Err(Refusal::Device));
+    let mut expected = bytes(1, 300_000);
+    expected[..200_000].copy_from_slice(&bytes(5, 200_000));
+    assert!(host.read(file, 0, 300_000) == expected);
+    assert!(host.lookup(Inode::ROOT, "new").is_ok());
+    let mut drive = host.volume.take().unwrap().into_target();
+    drive.power_cut();
+    let read_only = Options { is_read_only: true, ..Options::default() };
+    host.volume = Some(Volume::mount(drive, read_only, &mut host.clock).map_err(|(_, error)| error).unwrap());
+    assert!(host.read(file, 0, 300_000) == bytes(1, 300_000));
+}
+
+#[test]
+fn a_read_of_more_pieces_than_the_drive_takes_requests_gets_them_one_after_the_other() {
+    let mut host = Memory::in_memory(64, 32);
+    let file = host.make(Inode::ROOT, "file", FileKind::Regular);
+    host.write(file, 0, &bytes(1, 80_000));
+    host.sync();
+    let mut expected = bytes(1, 80_000);
+    // Every other block lies elsewhere.
+    for at in (0..80_000).step_by(8192) {
+        let piece = bytes(at + 2, 4096.min(80_000 - at));
+        host.write(file, at as u64, &piece);
+        expected[at..at + piece.len()].copy_from_slice(&piece);
+    }
+    host.mount_again();
+    host.volume().target_mut().take_at_most(3);
+    assert!(host.read(file, 0, 80_000) == expected);
+    host.check();
+}

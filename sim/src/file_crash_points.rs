@@ -212,9 +212,9 @@ impl<M: Mounts> FileStage<M> {
 
     /// Unmounts the file system. Gives the only state that it may be in.
     fn unmount(&mut self) -> Result<Rc<State>, String> {
-        let mut world = self.world.take().expect("it is mounted");
+        self.world().settle()?;
+        let world = self.world.take().expect("it is mounted");
         self.left = world.states().to_vec();
-        world.settle()?;
         let last = world.states().last().expect("there is a state").clone();
         self.rig.clock = world.clock;
         let patience = Patience::with(&self.rig.device());

@@ -11,7 +11,7 @@
 
 use openftl_core::{BLOCK_BYTES, Frame, FrameForm, Frames, OOB_BYTES_MIN, Time};
 use openftl_parts::target::{
-    AppendError, BlockTarget, Done, Durability, IoError, Request, SegmentFacts, SegmentTarget, Target,
+    AppendError, BlockTarget, Done, Durability, IoError, REQUESTS_MAX, Request, SegmentFacts, SegmentTarget, Target,
 };
 use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,9 @@ pub struct MemorySegments {
     writes: u64,
     /// The first write from this number on, to this segment or a later one, finds its segment failed.
     failing_writes: Vec<(u64, u32)>,
+    is_worn_out: bool,
+    /// Requests that end with one poll, at most.
+    requests_max: usize,
 }
 
 impl MemorySegments {
@@ -57,6 +60,8 @@ impl MemorySegments {
             done: Vec::new(),
             writes: 0,
             failing_writes: Vec::new(),
+            is_worn_out: false,
+            requests_max: REQUESTS_MAX,
         }
     }
 
@@ -123,6 +128,16 @@ impl MemorySegments {
     /// The medium of a segment fails, of `from` or a later one: that which is written to next when `writes` more writes have been.
     pub fn fail_at_write(&mut self, writes: u64, from: u32) {
         self.failing_writes.push((self.writes + writes, from));
+    }
+
+    /// The drive takes no more writes, trims and flushes.
+    pub fn wear_out(&mut self) {
+        self.is_worn_out = true;
+    }
+
+    /// The drive takes so many requests at a time.
+    pub fn take_at_most(&mut self, requests: usize) {
+        self.requests_max = requests;
     }
 
     /// Writes so far.
@@ -256,7 +271,7 @@ impl Target for MemorySegments {
     }
 
     fn is_read_only(&self) -> bool {
-        false
+        self.is_worn_out
     }
 }
 
@@ -280,6 +295,12 @@ impl BlockTarget for MemorySegments {
         };
         let is_too_long = !matches!(request, Request::Trim { .. }) && blocks > TRANSACTION_BLOCKS_MAX as u64;
         let capacity = self.blocks();
+        if self.done.len() >= self.requests_max {
+            return Err(IoError::QueueFull);
+        }
+        if self.is_worn_out && !matches!(request, Request::Read { .. }) {
+            return Err(IoError::ReadOnly);
+        }
         if blocks == 0 || is_too_long || first.checked_add(blocks).is_none_or(|end| end > capacity) {
             return Err(IoError::OutOfRange { first, blocks, capacity });
         }

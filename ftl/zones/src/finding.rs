@@ -384,14 +384,29 @@ fn verify_ends(
             }
         }
     }
-    // The unit that was being written, and what its pages may have damaged. Before those a unit may be missing that failed while others
-    // were on their way behind it: of each program one block tells.
+    // A unit may be missing that failed while others were on their way behind it.
+    let behind = UNITS_UNDER_WAY_MAX * zones.layout.unit_blocks;
+    let ends: Vec<(usize, u32)> = ranges.into_iter().map(|(at, end, _)| (at, end)).collect();
+    rescue_ends(ftl, zones, number, columns, (&ends, behind), known, clock)
+}
+
+/// Reads what is before these ends of columns, and keeps it for another chunk: the unit that was being written when the power went, which may be there
+/// in part, or can be read only for a while, and what its pages may have damaged. A column ends with the first of those blocks that is missing. `behind`:
+/// blocks before those of whose programs one block tells.
+fn rescue_ends(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    number: u64,
+    columns: &mut [Option<FoundColumn>],
+    (ends, behind): (&[(usize, u32)], u32),
+    known: &[u32],
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
     let geometry = ftl.flash.geometry;
     let damaged = if geometry.volatile_cache { geometry.mw_cunits } else { 0 } + zones.layout.unit_blocks;
-    let behind = UNITS_UNDER_WAY_MAX * zones.layout.unit_blocks;
-    for (at, end, _) in ranges {
+    for &(at, end) in ends {
         let first = end.saturating_sub(damaged).max(known[at]);
-        let chunk = found_of(columns, at).0;
+        let chunk = columns[at].as_ref().expect("only what was found is doubtful").chunk;
         let programs =
             (first.saturating_sub(behind).max(known[at])..first).filter(|block| block.is_multiple_of(geometry.ws_min));
         let asked: Vec<_> = programs.chain(first..end).map(|block| (at, chunk, block)).collect();
@@ -435,8 +450,8 @@ fn is_begun_unit_there(
 }
 
 /// What [`verify_ends`] does where write pointers tell what is durable, and the record may be behind: a column ends where padding begins, or where
-/// the tail has what the medium lacks. Any other block that is missing is an error where it is read, and the zone goes on behind it: it was durable,
-/// or is of a program that failed under a power cut, of which the host never heard that it was.
+/// the tail has what the medium lacks, or with what the power cut left of its last unit. Any other block that is missing is an error where it is read, and
+/// the zone goes on behind it: it was durable, or is of a program that failed under a power cut, of which the host never heard that it was.
 fn find_padding(
     ftl: &mut BlockFtl,
     zones: &mut Zones,
@@ -446,6 +461,7 @@ fn find_padding(
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
     let layout = zones.layout;
+    let mut ends = Vec::new();
     for &at in doubtful {
         let found = columns[at].as_ref().expect("only what was found is doubtful");
         let (chunk, end) = (found.chunk, found.write_pointer);
@@ -464,10 +480,9 @@ fn find_padding(
                 }
             }
         }
-        let found = columns[at].as_mut().expect("as above");
-        (found.good, found.readable) = (good, good);
+        ends.push((at, good));
     }
-    Ok(())
+    rescue_ends(ftl, zones, record.number, columns, (&ends, 0), known, clock)
 }
 
 /// Why a block of a column is not what it should be.
