@@ -14,7 +14,7 @@ const SEEDS: u64 = 600;
 const ZONED_SEEDS: u64 = 300;
 
 /// The same of file systems.
-const FILE_SEEDS: u64 = 60;
+const FILE_SEEDS: u64 = 400;
 
 fn explored(run: Run) -> Tally {
     let explored = explore(&run);
