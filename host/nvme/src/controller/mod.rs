@@ -14,6 +14,7 @@
 //! | `identify`, `logs` | what the controller tells |
 //! | `placement` | Flexible Data Placement |
 //! | `zones` | zones that changed by themselves |
+//! | `notifications` | what has become of reservations |
 //! | [`keep_alive`] | whether the host is still there |
 
 mod directives;
@@ -23,6 +24,7 @@ pub mod features;
 mod identify;
 pub mod keep_alive;
 mod logs;
+mod notifications;
 mod placement;
 pub mod properties;
 mod zones;
@@ -41,12 +43,14 @@ use crate::subsystem::{Host, SubsystemConfig};
 use crate::wire::SubmissionEntry;
 use crate::wire::log::warning;
 use crate::wire::open_channel::GeometryData;
+use crate::wire::reservation::Notification;
 use crate::wire::status::Status;
 use directives::{Directives, says_directive};
 use errors::ErrorLog;
 use events::Events;
 use features::{Changed, Features, IO_QUEUES_MAX, Surroundings};
 use keep_alive::KeepAlive;
+use notifications::Notifications;
 use openftl_core::{Nanos, Time};
 use openftl_parts::words::Handle;
 use properties::{Change, Properties};
@@ -132,6 +136,8 @@ pub struct Controller {
     notifications_gone: Box<[u64; NAMESPACES_MAX as usize]>,
     /// Zones that have changed by themselves since the host last read which.
     zones_changed: ZonesChanged,
+    /// What has become of reservations since the host last read it.
+    notifications: Notifications,
     /// Warnings that the host was told of.
     warned: u8,
 }
@@ -158,6 +164,7 @@ impl Controller {
             io_queues: Box::new([0; IO_QUEUES_MAX as usize]),
             notifications_gone: Box::new([0; NAMESPACES_MAX as usize]),
             zones_changed: ZonesChanged::default(),
+            notifications: Notifications::default(),
             warned: 0,
         }
     }
@@ -419,6 +426,7 @@ impl Controller {
         self.changed = NamespaceSet::default();
         self.io_queues.fill(0);
         self.zones_changed = ZonesChanged::default();
+        self.notifications = Notifications::default();
         self.warned = 0;
     }
 
@@ -437,6 +445,14 @@ impl Controller {
         if self.attached.contains(namespace) {
             self.zones_changed.add(namespace, first);
             self.events.zones_changed(namespace, self.features.events());
+        }
+    }
+
+    /// Something has become of a registration or reservation of its host.
+    pub(crate) fn notify(&mut self, namespace: u32, notification: Notification) {
+        if self.attached.contains(namespace) && !self.features.masks(namespace, notification) {
+            self.notifications.add(namespace, notification);
+            self.happened(Event::ReservationLog);
         }
     }
 
