@@ -89,7 +89,13 @@ impl NvmeConnection {
             if !is_meant {
                 continue;
             }
-            let slot = self.session.slot_at(index);
+            let (slot, partner) = (self.session.slot_at(index), command.partner);
+            // The first half of a pair ends with the second, whose request is that of both.
+            if partner.is_some_and(|partner| self.is_at_work(partner.index())) {
+                is_at_work = true;
+                continue;
+            }
+            let command = self.commands[index].as_mut().expect("it is under way");
             if at_work {
                 is_at_work = true;
                 // It ends with the request that is under way.
@@ -113,6 +119,9 @@ impl NvmeConnection {
                 _ => false,
             };
             self.take_back(slot, turn);
+            if let Some(partner) = partner.filter(|partner| !self.is_collecting(*partner)) {
+                self.take_back(partner, turn);
+            }
             if is_data_owed {
                 self.commands[index].as_mut().expect("it is under way").stage = Stage::Passing(status);
             } else {
@@ -120,6 +129,10 @@ impl NvmeConnection {
             }
         }
         Ok(is_at_work)
+    }
+
+    fn is_collecting(&self, slot: Slot) -> bool {
+        matches!(self.commands[slot.index()], Some(Command { stage: Stage::Collecting(_), .. }))
     }
 
     /// A command that was not started gives back its request, and its place in line.
