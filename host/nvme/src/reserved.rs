@@ -12,25 +12,34 @@ use crate::wire::reservation::{RegisteredController, ReportHead};
 use crate::wire::status::Status;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Whether a host may do this to namespaces of which those in `reserved` have a reservation.
-///
-/// # Errors
-/// If it may not.
-#[cold]
-pub(crate) fn expect_access(
-    io: Io,
-    host: HostId,
-    attached: NamespaceSet,
-    reserved: NamespaceSet,
-    reservations: &[Reservation],
-) -> Result<Io, Refusal> {
-    let access = io.command.access();
-    if access == Access::None {
-        return Ok(io);
+/// What a command on an I/O queue is checked against.
+#[derive(Clone, Copy)]
+pub(crate) struct Reserved<'a> {
+    /// Namespaces whose reservation is held: mostly none, which is all that a command costs then.
+    pub held: NamespaceSet,
+    /// Of each namespace, at its id less one.
+    pub reservations: &'a [Reservation],
+}
+
+impl Reserved<'_> {
+    /// Whether a host, which has these namespaces attached, may do this now.
+    ///
+    /// # Errors
+    /// If it may not.
+    #[cold]
+    pub fn expect_access(&self, io: &Io, host: HostId, attached: NamespaceSet) -> Result<(), Refusal> {
+        let access = io.command.access();
+        if access == Access::None {
+            return Ok(());
+        }
+        let is_meant = |id: &u32| io.namespace == *id || io.namespace == ALL_NAMESPACES && attached.contains(*id);
+        let is_allowed = |id: u32| self.reservations[id as usize - 1].allows(host, access);
+        if self.held.iter().filter(is_meant).all(is_allowed) {
+            Ok(())
+        } else {
+            Err(Status::RESERVATION_CONFLICT.into())
+        }
     }
-    let is_meant = |id: &u32| io.namespace == *id || io.namespace == ALL_NAMESPACES && attached.contains(*id);
-    let is_allowed = |id: u32| reservations[id as usize - 1].allows(host, access);
-    if reserved.iter().filter(is_meant).all(is_allowed) { Ok(io) } else { Err(Status::RESERVATION_CONFLICT.into()) }
 }
 
 impl Subsystem {

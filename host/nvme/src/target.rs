@@ -67,7 +67,7 @@ use crate::health::Health;
 use crate::hints::HintState;
 use crate::namespace::{Namespace, NamespaceSet};
 use crate::queue::{CommandId, ControllerName, QUEUE_ENTRIES_MAX, Queue, SubsystemIndex};
-use crate::reserved::expect_access;
+use crate::reserved::Reserved;
 use crate::subsystem::{
     Host, HostsAllowed, NQN_BYTES_MAX, NamespaceError, Nqn, Subsystem, SubsystemConfig, SubsystemError,
 };
@@ -501,16 +501,10 @@ impl Target {
             return Err(Answer::from(Status::ABORTED_QUEUE_DELETED));
         };
         let io = if queue.is_authenticated() {
-            controller.io(now, queue, &subsystem.namespaces, &mut subsystem.hint_states, entry)
+            let reserved = Reserved { held: subsystem.reserved, reservations: &subsystem.reservations };
+            controller.io(now, queue, &subsystem.namespaces, &mut subsystem.hint_states, reserved, entry)
         } else {
             Err(Status::AUTHENTICATION_REQUIRED.into())
-        };
-        let io = match io {
-            Ok(io) if !subsystem.reserved.is_empty() => {
-                let (reserved, reservations) = (subsystem.reserved, &subsystem.reservations);
-                expect_access(io, controller.host.id, controller.attached, reserved, reservations)
-            }
-            io => io,
         };
         io.map_err(|refusal| {
             controller.record(queue.id(), entry, refusal);

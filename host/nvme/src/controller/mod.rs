@@ -39,6 +39,7 @@ use crate::health::Health;
 use crate::hints::HintState;
 use crate::namespace::{Attached, NAMESPACES_MAX, Namespace, NamespaceKind, NamespaceSet};
 use crate::queue::{CommandId, ControllerName, Queue, SubsystemIndex};
+use crate::reserved::Reserved;
 use crate::subsystem::{Host, SubsystemConfig};
 use crate::wire::SubmissionEntry;
 use crate::wire::log::warning;
@@ -239,6 +240,7 @@ impl Controller {
         queue: &Queue,
         namespaces: &[Option<Namespace>],
         hint_states: &mut [HintState],
+        reserved: Reserved<'_>,
         entry: &SubmissionEntry,
     ) -> Result<Io, Refusal> {
         self.keep_alive.seen();
@@ -247,6 +249,9 @@ impl Controller {
         }
         let attached = Attached { all: namespaces, set: self.attached };
         let mut io = Io::parse(entry, attached, self.features.is_write_through())?;
+        if !reserved.held.is_empty() {
+            reserved.expect_access(&io, self.host.id, self.attached)?;
+        }
         if let IoCommand::Value(ValueCommand::Delete { needs_key, .. }) = &mut io.command {
             *needs_key = self.features.delete_needs_key(io.namespace);
         }
