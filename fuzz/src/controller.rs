@@ -9,9 +9,10 @@
 use openftl_core::{ChunkId, Geometry, Time};
 use openftl_media::{ChunkDescriptor, ChunkState, MediaError, Notification};
 use openftl_nvme::command::pages::{PagePart, change_entry, expect_directory, payload_start};
-use openftl_nvme::command::{PageCommand, ValueCommand, VectorCommand, ZoneCommand};
+use openftl_nvme::command::{PageCommand, ReservationCommand, ValueCommand, VectorCommand, ZoneCommand};
 use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
+use openftl_nvme::wire::reservation::RegisteredController;
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
     Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Health, Hints, IoCommand, Namespace,
@@ -156,7 +157,10 @@ fn serve(
             Ok(io) => {
                 let namespace = target.subsystems()[0].namespace(io.namespace);
                 look(&io.command, namespace, later);
-                Answer::of(0)
+                match io.command {
+                    IoCommand::Reservation(command) => reserve(target, queue, io.namespace, command, later),
+                    _ => Answer::of(0),
+                }
             }
             Err(answer) => answer,
         });
@@ -175,6 +179,22 @@ fn serve(
         Outcome::Authentication(_) => Some(Answer::of(0)),
         Outcome::Held => None,
         Outcome::Needs(_) => panic!("it has what it needs"),
+    }
+}
+
+/// Carries out a command about a reservation. Whatever comes is as long as the command says.
+fn reserve(target: &mut Target, queue: &Queue, namespace: u32, command: ReservationCommand, later: &[u8]) -> Answer {
+    if let ReservationCommand::Report { bytes } = command {
+        let report = target.reservation_report(queue, namespace);
+        let (head, listed) = RegisteredController::listed(&report).expect("a report has a head");
+        assert!(bytes <= 1 << 20 && usize::from(head.controllers.get()) == listed.len());
+        return Answer::of(0);
+    }
+    let mut data = later.to_vec();
+    data.resize(command.sends() as usize, 0);
+    match target.reserve(queue, namespace, command, &data) {
+        Ok(_) => Answer::of(0),
+        Err(refusal) => Answer::from(refusal.status),
     }
 }
 
@@ -270,7 +290,11 @@ fn look(command: &IoCommand, namespace: Option<&Namespace>, data: &[u8]) {
         IoCommand::Value(ValueCommand::List { bytes, .. } | ValueCommand::Retrieve { bytes, .. }) => {
             assert!(*bytes <= 1 << 20);
         }
-        IoCommand::Flush | IoCommand::Nothing | IoCommand::Page(_) | IoCommand::Value(_) => {}
+        IoCommand::Flush
+        | IoCommand::Nothing
+        | IoCommand::Page(_)
+        | IoCommand::Value(_)
+        | IoCommand::Reservation(_) => {}
     }
 }
 

@@ -13,6 +13,7 @@ use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_fuse::{Mount, MountOptions, ServeClock, ServeOptions, Stopper, WallClock, serve};
 use openftl_lab::picture::thousands;
+use openftl_nvme_segments::Claim;
 use openftl_parts::Access;
 use place::AlfsDrive;
 use serde::Serialize;
@@ -51,7 +52,7 @@ pub fn run(arguments: &Alfs) -> Result<(), Failure> {
 fn mkfs(arguments: &AlfsMkfs) -> Result<(), Failure> {
     let path = &arguments.drive;
     let mut clock = Patient(WallClock::new());
-    let drive = AlfsDrive::open(path, Access::ReadWrite, &mut clock)?;
+    let drive = AlfsDrive::open(path, Access::ReadWrite, to_write(arguments.preempt), &mut clock)?;
     let read_only = Options { is_read_only: true, ..Options::default() };
     let (drive, there) = match Volume::mount(drive, read_only, &mut clock) {
         Ok(volume) => (volume.into_target(), Some("there is a file system")),
@@ -108,12 +109,18 @@ fn bytes(blocks: u64) -> ByteSize {
     ByteSize(blocks * BLOCK_BYTES as u64)
 }
 
+/// What a command that writes wants of a served drive.
+fn to_write(preempt: bool) -> Claim {
+    if preempt { Claim::Preempt } else { Claim::IfFree }
+}
+
 fn mount(arguments: &AlfsMount) -> Result<(), Failure> {
     let path = &arguments.drive;
     let wall = WallClock::new();
     let mut clock = Patient(wall);
     let access = if arguments.read_only { Access::Inspect } else { Access::ReadWrite };
-    let drive = AlfsDrive::open(path, access, &mut clock)?;
+    let claim = if arguments.read_only { Claim::None } else { to_write(arguments.preempt) };
+    let drive = AlfsDrive::open(path, access, claim, &mut clock)?;
     let options = Options { is_read_only: arguments.read_only, ..Options::default() };
     let volume = match Volume::mount(drive, options, &mut clock) {
         Ok(volume) => volume,
@@ -182,7 +189,7 @@ fn stop_at_signals(stopper: &Stopper) -> Result<(), Failure> {
 
 /// The file system of a drive, which is not written to.
 fn looked_at(path: &Path, clock: &mut Patient) -> Result<Volume<AlfsDrive>, Failure> {
-    let drive = AlfsDrive::open(path, Access::Inspect, clock)?;
+    let drive = AlfsDrive::open(path, Access::Inspect, Claim::None, clock)?;
     let options = Options { is_read_only: true, ..Options::default() };
     Volume::mount(drive, options, clock).map_err(|(drive, error)| drive.refused(path, error))
 }
@@ -256,8 +263,8 @@ fn checked(path: &Path, volume: &mut Volume<AlfsDrive>, clock: &mut Patient) -> 
 }
 
 /// Makes the file system anew, unless it can be mounted and everything agrees.
-fn rebuild(path: &Path, clock: &mut Patient) -> Result<(CheckReport, Option<Rebuilt>), Failure> {
-    let drive = AlfsDrive::open(path, Access::ReadWrite, clock)?;
+fn rebuild(path: &Path, preempt: bool, clock: &mut Patient) -> Result<(CheckReport, Option<Rebuilt>), Failure> {
+    let drive = AlfsDrive::open(path, Access::ReadWrite, to_write(preempt), clock)?;
     let read_only = Options { is_read_only: true, ..Options::default() };
     let drive = match Volume::mount(drive, read_only, clock) {
         Ok(mut volume) => {
@@ -294,7 +301,7 @@ fn fsck(arguments: &AlfsFsck) -> Result<(), Failure> {
     let path = &arguments.drive;
     let mut clock = Patient(WallClock::new());
     let (report, rebuilt) = match arguments.rebuild {
-        true => rebuild(path, &mut clock)?,
+        true => rebuild(path, arguments.preempt, &mut clock)?,
         false => (checked(path, &mut looked_at(path, &mut clock)?, &mut clock)?, None),
     };
     let fsck = Fsck {

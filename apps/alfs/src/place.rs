@@ -7,7 +7,7 @@ use openftl_blocks::Ftl;
 use openftl_command_line::failure::Failure;
 use openftl_drive::segment_drive::{SegmentDrive, open_stored};
 use openftl_nvme_media::uri::DriveUri;
-use openftl_nvme_segments::RemoteSegments;
+use openftl_nvme_segments::{Claim, ConnectError, RemoteSegments};
 use openftl_parts::Access;
 use openftl_parts::target::SegmentTarget;
 use openftl_zones::Face;
@@ -21,16 +21,26 @@ pub enum AlfsDrive {
 }
 
 impl AlfsDrive {
-    /// Opens the drive in a file, or connects to the one that a URI names.
-    pub fn open(drive: &Path, access: Access, clock: &mut Patient) -> Result<AlfsDrive, Failure> {
+    /// Opens the drive in a file, or connects to the one that a URI names: to write to it as the only host, if it is to be written to.
+    pub fn open(drive: &Path, access: Access, claim: Claim, clock: &mut Patient) -> Result<AlfsDrive, Failure> {
         let Some(uri) = drive.to_str().filter(|text| DriveUri::is_meant(text)) else {
+            if claim == Claim::Preempt {
+                return Err(Failure::bad_input(format_args!(
+                    "--preempt: {} is the drive itself, and only a served drive can be taken from another host",
+                    drive.display()
+                ))
+                .fix("leave it out"));
+            }
             return Ok(AlfsDrive::Here(Box::new(open_stored(drive, access, clock)?)));
         };
         let uri: DriveUri = uri.parse().map_err(|error| Failure::bad_input(format_args!("DRIVE: {error}")))?;
-        let drive = RemoteSegments::connect(&uri).map_err(|error| {
-            Failure::failed(error).fix(
+        let drive = RemoteSegments::claim(&uri, claim).map_err(|error| match error {
+            ConnectError::Taken { .. } => Failure::failed(error).fix(
+                "end its mount first, or take the drive from it with --preempt: what it has not synced is lost then",
+            ),
+            error => Failure::failed(error).fix(
                 "`openftl serve DISK --drive DESCRIPTION --nvme-tcp ADDRESS` serves a drive of segments as zones, if its [ftl] has interface = \"zones\"",
-            )
+            ),
         })?;
         Ok(AlfsDrive::There(Box::new(drive)))
     }

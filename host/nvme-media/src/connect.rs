@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use openftl_nvme_tcp::client::ClientError;
+use openftl_nvme_tcp::fabrics::Identity;
 
 use crate::association::{Association, AssociationError, identity_of_process};
 use crate::uri::{DriveUri, UriError};
@@ -20,6 +21,19 @@ pub enum ConnectError {
     /// The connection failed.
     #[error("{0}")]
     Client(#[from] ClientError),
+    /// Another host writes to the namespace, and is to be the only one.
+    #[error("{uri}: another host writes to the drive and has reserved it (host {host}, controller {controller})")]
+    Taken {
+        /// Where.
+        uri: String,
+        /// HOSTID, in hexadecimal digits.
+        host: String,
+        /// CNTLID.
+        controller: u16,
+    },
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes: {0}")]
+    Random(String),
     /// Another kind of namespace.
     #[error("{uri}: namespace {namespace} {why}; `openftl nvme identify` shows what is there")]
     OtherKind {
@@ -46,6 +60,13 @@ impl ConnectError {
 /// # Errors
 /// If nobody is there, or the subsystem refuses.
 pub fn connect(uri: &DriveUri, host_nqn: &str, client: u8, answer_max: Duration) -> Result<Association, ConnectError> {
-    let identity = identity_of_process(host_nqn, client, &uri.subsystem);
-    Ok(Association::make(uri.resolve()?, &identity, answer_max)?)
+    connect_as(uri, &identity_of_process(host_nqn, client, &uri.subsystem), answer_max)
+}
+
+/// The same, of another host.
+///
+/// # Errors
+/// If nobody is there, or the subsystem refuses.
+pub fn connect_as(uri: &DriveUri, identity: &Identity, answer_max: Duration) -> Result<Association, ConnectError> {
+    Ok(Association::make(uri.resolve()?, identity, answer_max)?)
 }

@@ -121,6 +121,12 @@ impl<N> Pipeline<N> {
         }
     }
 
+    /// The queue itself, on a stream that blocks, for a last command; only if nothing is under way, and there is a link.
+    pub fn quiet(&mut self) -> Option<&mut Client<TcpStream>> {
+        let io = self.io.as_mut().ok().filter(|_| self.under_way == 0)?;
+        io.stream().set_nonblocking(false).ok().map(|()| io)
+    }
+
     /// There is no link any more: the stream is closed, and what it has taken and not sent is discarded. Returns the notes of the commands
     /// under way, unless it was cut before.
     pub fn cut_link(&mut self, why: &ClientError) -> Vec<N> {

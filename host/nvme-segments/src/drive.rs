@@ -22,6 +22,7 @@ use openftl_parts::words::TRANSACTION_BLOCKS_MAX;
 use openftl_segments::Trims;
 use openftl_zones::Action;
 
+use crate::claim::{Claim, Held};
 use crate::command::{BYTES_UNDER_WAY_MAX, COMMANDS_MAX, Command, Request, Waiting, What};
 use crate::zone::{Found, Shape, Zone, find, report_bytes, zones_of};
 
@@ -52,6 +53,8 @@ pub struct RemoteSegments {
     pipeline: Pipeline<Command>,
     /// Keeps the controller.
     _admin: Client<TcpStream>,
+    /// The right to write that was claimed.
+    claim: Option<Held>,
     waiting: Waiting,
     requests: BTreeMap<u64, Request>,
     next_request: u64,
@@ -70,20 +73,28 @@ pub struct RemoteSegments {
 }
 
 impl RemoteSegments {
-    /// Connects to the drive at `uri`.
+    /// Connects to the drive at `uri`, and claims nothing.
     ///
     /// # Errors
     /// If nobody is there, the subsystem refuses, or the namespace is another kind.
     pub fn connect(uri: &DriveUri) -> Result<RemoteSegments, ConnectError> {
-        RemoteSegments::connect_within(uri, ANSWER_MAX)
+        RemoteSegments::connect_within(uri, Claim::None, ANSWER_MAX)
+    }
+
+    /// Connects to the drive at `uri`, and claims it.
+    ///
+    /// # Errors
+    /// As [`RemoteSegments::connect`], and if another host has reserved it.
+    pub fn claim(uri: &DriveUri, claim: Claim) -> Result<RemoteSegments, ConnectError> {
+        RemoteSegments::connect_within(uri, claim, ANSWER_MAX)
     }
 
     /// The same; whoever does not answer within `answer_max` is cut, now and later.
     ///
     /// # Errors
-    /// As [`RemoteSegments::connect`].
-    pub fn connect_within(uri: &DriveUri, answer_max: Duration) -> Result<RemoteSegments, ConnectError> {
-        let Found { association, shape, zones } = find(uri, answer_max)?;
+    /// As [`RemoteSegments::claim`].
+    pub fn connect_within(uri: &DriveUri, claim: Claim, answer_max: Duration) -> Result<RemoteSegments, ConnectError> {
+        let Found { association, claim, shape, zones } = find(uri, claim, answer_max)?;
         let pipeline = Pipeline::new(association.io_queue(COMMANDS_MAX + 1)?)?;
         Ok(RemoteSegments {
             namespace: uri.namespace,
@@ -93,6 +104,7 @@ impl RemoteSegments {
             frames: Frames::new(FRAMES, 0, OOB_BYTES_MIN),
             pipeline,
             _admin: association.admin,
+            claim,
             waiting: Waiting::default(),
             requests: BTreeMap::new(),
             next_request: 0,
@@ -389,9 +401,14 @@ impl RemoteSegments {
         if status.is_success() {
             return Ok(());
         }
-        let is_elsewhere = status.code() == Status::ZONE_INVALID_WRITE.code();
-        let why =
-            if is_elsewhere { ": another host has written to the zone, and may have mounted the drive" } else { "" };
+        let is = |other: Status| status.code() == other.code();
+        let why = if is(Status::ZONE_INVALID_WRITE) {
+            ": another host has written to the zone, and may have mounted the drive"
+        } else if is(Status::RESERVATION_CONFLICT) || is(Status::ABORTED_PREEMPTED) {
+            ": another host has reserved the drive, and writes to it now"
+        } else {
+            ""
+        };
         self.give_up(format!("the drive refuses a {what}: {status}{why}"));
         Err(IoError::ReadOnly)
     }
@@ -524,6 +541,14 @@ impl RemoteSegments {
         self.bytes_under_way = 0;
         let commands: Vec<Command> = self.pipeline.cut_link(why).into_iter().chain(self.waiting.take_all()).collect();
         commands.into_iter().for_each(|command| self.refuse(command));
+    }
+}
+
+impl Drop for RemoteSegments {
+    fn drop(&mut self) {
+        if let (Some(claim), Some(queue)) = (self.claim.take(), self.pipeline.quiet()) {
+            claim.give_back(queue, self.namespace);
+        }
     }
 }
 

@@ -37,16 +37,19 @@
 //! that it has not taken: nobody knows what is there.
 //!
 //! # One host
-//! Nobody but the user prevents that two hosts use one drive, and then what was flushed is lost: each resets zones that are of no use to it and have the
-//! other's data by now, and no drive refuses a reset: the command has no condition, and reservations, which NVMe has for this, are not served. Writes are refused where they are not at the write pointer of their zone, which may be too late.
+//! Who writes claims the drive ([`Claim`]): its server keeps the right to write from all others by a reservation, and refuses what comes late from
+//! a host that has had it before. Without a claim, or where the server has no reservations, nobody but the user prevents that two hosts write to one drive, and then what was flushed is
+//! lost: each resets zones that are of no use to it and have the other's data by now, and a reset has no condition by which the drive could refuse it. Writes are refused where they are not at the write pointer of their zone, which may be too late.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
+mod claim;
 mod command;
 mod drive;
 mod zone;
 
+pub use claim::Claim;
 pub use command::COMMANDS_MAX;
 pub use drive::RemoteSegments;
 pub use openftl_nvme_media::connect::ConnectError;

@@ -1,17 +1,21 @@
 //! The zones of a namespace: their shape, and what is known of each.
 
+use std::net::TcpStream;
 use std::time::Duration;
 
 use openftl_core::BLOCK_BYTES;
 use openftl_nvme::wire::identify::{IdentifyNamespace, cns, csi};
 use openftl_nvme::wire::zoned::{REPORT_OF_ALL, ReportHead, ZoneDescriptor, ZonedNamespace, attribute};
 use openftl_nvme_media::association::Association;
-use openftl_nvme_media::connect::{ConnectError, connect};
+use openftl_nvme_media::connect::{ConnectError, connect_as};
 use openftl_nvme_media::uri::DriveUri;
-use openftl_nvme_tcp::client::ClientError;
+use openftl_nvme_tcp::client::{Client, ClientError};
+use openftl_nvme_tcp::fabrics::Identity;
 use openftl_nvme_tcp::nvm::ZonePlace;
 use openftl_zones::ZoneState;
 use zerocopy::FromBytes;
+
+use crate::claim::{self, Claim, Held, can_be_claimed};
 
 /// Who connects.
 const HOST_NQN: &str = "nqn.2026-11.org.openftl:segments";
@@ -19,7 +23,7 @@ const HOST_NQN: &str = "nqn.2026-11.org.openftl:segments";
 /// What controllers of this project call themselves.
 const MODEL: &[u8] = b"OpenFTL ";
 
-/// Entries of the queue that zones are reported by.
+/// Entries of the queue by which the drive is claimed, and zones are reported.
 const REPORT_ENTRIES: u16 = 2;
 
 /// Zones that are asked for by one report.
@@ -125,13 +129,22 @@ impl Zone {
 /// A namespace that was found.
 pub(crate) struct Found {
     pub association: Association,
+    pub claim: Option<Held>,
     pub shape: Shape,
     pub zones: Vec<Zone>,
 }
 
-/// Connects to the namespace at `uri`, and asks what its zones are.
-pub(crate) fn find(uri: &DriveUri, answer_max: Duration) -> Result<Found, ConnectError> {
-    let mut association = connect(uri, HOST_NQN, 3, answer_max)?;
+/// Connects to the namespace at `uri`, claims it, and asks what its zones are: in this order, so that nobody changes them later.
+pub(crate) fn find(uri: &DriveUri, claim: Claim, answer_max: Duration) -> Result<Found, ConnectError> {
+    let mut random = [0; 24];
+    getrandom::fill(&mut random).map_err(|error| ConnectError::Random(error.to_string()))?;
+    let (host_id, key) = random.split_at(16);
+    let identity = Identity {
+        host_id: host_id.try_into().expect("16 bytes"),
+        host_nqn: HOST_NQN.to_owned(),
+        subsystem_nqn: uri.subsystem.as_str().to_owned(),
+    };
+    let mut association = connect_as(uri, &identity, answer_max)?;
     let no_zones =
         "is not zoned, so nobody says how far its segments are written: serve the drive with `interface = \"zones\"`";
     let other_kind = |why: &str| ConnectError::other_kind(uri, why);
@@ -164,8 +177,13 @@ pub(crate) fn find(uri: &DriveUri, answer_max: Duration) -> Result<Found, Connec
         transfer_max: transfer_max.min(openftl_parts::words::TRANSACTION_BLOCKS_MAX as u64) as u32,
         is_ours: association.controller.model.starts_with(MODEL),
     };
-    let found = report(&association, uri, &mut shape)?;
-    Ok(Found { association, shape, zones: found })
+    let mut queue = association.io_queue(REPORT_ENTRIES)?;
+    // Zero would stand for all registrants.
+    let key = u64::from_le_bytes(key.try_into().expect("8 bytes")).max(1);
+    let claim = if can_be_claimed(&association.controller, &known) { claim } else { Claim::None };
+    let claim = claim::claim(&mut queue, uri, claim, key)?;
+    let found = report(queue, uri, &mut shape)?;
+    Ok(Found { association, claim, shape, zones: found })
 }
 
 /// The answer to a question about a namespace; `None`: the controller refuses to say it.
@@ -177,9 +195,8 @@ fn answer(answer: Result<Vec<u8>, ClientError>) -> Result<Option<Vec<u8>>, Conne
     }
 }
 
-/// What all zones are, and how long: on a queue that is only for this.
-fn report(association: &Association, uri: &DriveUri, shape: &mut Shape) -> Result<Vec<Zone>, ConnectError> {
-    let mut queue = association.io_queue(REPORT_ENTRIES)?;
+/// What all zones are, and how long: on a queue that ends with it.
+fn report(mut queue: Client<TcpStream>, uri: &DriveUri, shape: &mut Shape) -> Result<Vec<Zone>, ConnectError> {
     let mut zones = Vec::new();
     while zones.len() < shape.zones as usize {
         let number = zones.len() as u32;

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod claims;
 mod file_system;
 mod model;
 mod refused;

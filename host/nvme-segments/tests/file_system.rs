@@ -9,7 +9,7 @@ use openftl_zones::Face;
 
 use crate::support::*;
 
-fn attempt(
+pub fn attempt(
     volume: &mut Volume<RemoteSegments>,
     clock: &mut Patient,
     operation: &Operation<'_>,
@@ -35,11 +35,11 @@ fn name(round: u64) -> Vec<u8> {
     format!("file {round}").into_bytes()
 }
 
-fn contents(round: u64) -> Vec<u8> {
+pub fn contents(round: u64) -> Vec<u8> {
     (0..70_000 + round * 1000).map(|at| (at / 7 + round) as u8).collect()
 }
 
-fn make(volume: &mut Volume<RemoteSegments>, clock: &mut Patient, round: u64) -> Result<(), Refusal> {
+pub fn make(volume: &mut Volume<RemoteSegments>, clock: &mut Patient, round: u64) -> Result<(), Refusal> {
     let file = NewFile { kind: FileKind::Regular, mode: 0o644, uid: 0, gid: 0, device: 0 };
     let made = Operation::Make { parent: Inode::ROOT, name: &name(round), file };
     let Reply::Attributes(entry) = attempt(volume, clock, &made)? else { panic!("a file has attributes") };
@@ -49,7 +49,7 @@ fn make(volume: &mut Volume<RemoteSegments>, clock: &mut Patient, round: u64) ->
     Ok(())
 }
 
-fn read(volume: &mut Volume<RemoteSegments>, clock: &mut Patient, round: u64) -> Vec<u8> {
+pub fn read(volume: &mut Volume<RemoteSegments>, clock: &mut Patient, round: u64) -> Vec<u8> {
     let lookup = Operation::Lookup { parent: Inode::ROOT, name: &name(round) };
     let Reply::Attributes(entry) = attempt(volume, clock, &lookup).unwrap() else { panic!("it is there") };
     let mut found = Vec::new();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use openftl_nvme::command::zoned::{OPEN_WITH_WINDOW, send_dword};
 use openftl_nvme_media::connect::connect;
-use openftl_nvme_segments::{ConnectError, RemoteSegments};
+use openftl_nvme_segments::{Claim, ConnectError, RemoteSegments};
 use openftl_nvme_tcp::nvm::ZonePlace;
 use openftl_parts::target::{AppendError, Durability, IoError, Request, Target};
 use openftl_zones::{Action, Face, Limits};
@@ -411,7 +411,7 @@ fn a_server_that_falls_silent_is_given_up() {
     let served = Served::new(drive(Face::Zones, LIMITS, 60));
     let through = silent_after(served.address, 60_000);
     let uri = format!("nvme-tcp://{through}").parse().unwrap();
-    let mut there = Host::new(RemoteSegments::connect_within(&uri, Duration::from_millis(300)).unwrap());
+    let mut there = Host::new(RemoteSegments::connect_within(&uri, Claim::None, Duration::from_millis(300)).unwrap());
     there.write(0, &[7; 20], Durability::Volatile).unwrap();
     let ends = (0..200).map(|_| there.read(0, 1)).find(Result::is_err);
     assert_eq!(ends, Some(Err(IoError::Unrecovered { block: 0 })));
@@ -427,7 +427,7 @@ fn a_server_that_answers_reads_and_never_a_flush_is_given_up() {
     let served = Served::new(drive(Face::Zones, LIMITS, 60));
     let through = ending_otherwise(served.address, |opcode, _| (opcode == 0).then_some(NEVER));
     let uri = format!("nvme-tcp://{through}").parse().unwrap();
-    let mut there = Host::new(RemoteSegments::connect_within(&uri, Duration::from_millis(300)).unwrap());
+    let mut there = Host::new(RemoteSegments::connect_within(&uri, Claim::None, Duration::from_millis(300)).unwrap());
     there.write(0, &[7; 20], Durability::Volatile).unwrap();
     let flush = there.submit(Request::Flush).unwrap();
     let mut reads = 0;
@@ -448,7 +448,7 @@ fn a_link_that_was_given_up_is_closed_at_once_and_an_answer_that_comes_late_is_n
     let is_late = std::sync::Arc::new(AtomicBool::new(false));
     let (through, ends) = late(served.address, Duration::from_millis(900), is_late.clone());
     let uri = format!("nvme-tcp://{through}").parse().unwrap();
-    let mut there = Host::new(RemoteSegments::connect_within(&uri, Duration::from_millis(300)).unwrap());
+    let mut there = Host::new(RemoteSegments::connect_within(&uri, Claim::None, Duration::from_millis(300)).unwrap());
     there.write(0, &[7; 20], Durability::Volatile).unwrap();
     is_late.store(true, SeqCst);
     assert_eq!(there.read(0, 1), Err(IoError::Unrecovered { block: 0 }));

@@ -9,6 +9,7 @@
 //! | [`queue`] | what is under way on one queue |
 //! | [`namespace`] | what a host sees as one disk |
 //! | [`hints`] | what writes to it may say of the lifetime of their data |
+//! | [`reservation`] | which hosts may read and write it |
 //! | [`data_placement`] | placement identifiers, and what has happened to them |
 //! | [`controller`] | what one host has made of a subsystem |
 //! | [`subsystem`] | what controllers share |
@@ -28,6 +29,8 @@ pub mod health;
 pub mod hints;
 pub mod namespace;
 pub mod queue;
+pub mod reservation;
+mod reserved;
 mod streams;
 pub mod subsystem;
 pub mod target;
@@ -41,6 +44,7 @@ pub use health::Health;
 pub use hints::Hints;
 pub use namespace::{BlockFormat, Namespace, NamespaceKind, PageShape, SegmentShape, Span, ValueShape, ZonedShape};
 pub use queue::{CommandId, ControllerName, Queue, QueueError};
+pub use reservation::{HostId, Reservation, ReservationType};
 pub use subsystem::{HostsAllowed, Nqn, SubsystemConfig, SubsystemError};
 pub use target::{Connection, Target};
 pub use wire::{CompletionEntry, Status, SubmissionEntry};

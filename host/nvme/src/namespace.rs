@@ -290,6 +290,13 @@ impl NamespaceSet {
         self.0 & NamespaceSet::bit(id) != 0
     }
 
+    /// Whether there is none in it.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// Every id, in order.
     pub fn iter(self) -> impl Iterator<Item = u32> {
         (1..=NAMESPACES_MAX).filter(move |id| self.contains(*id))

@@ -10,6 +10,7 @@ use crate::controller::Controller;
 use crate::hints::HintState;
 use crate::namespace::{NAMESPACES_MAX, Namespace, NamespaceSet};
 use crate::queue::ControllerName;
+use crate::reservation::Reservation;
 use std::fmt;
 
 /// The most controllers of one subsystem at a time.
@@ -102,7 +103,7 @@ pub struct SubsystemConfig {
     pub hosts: HostsAllowed,
     /// Whether hosts have to authenticate.
     pub requires_authentication: bool,
-    /// Whether one host may have several controllers of it (multipath: CMIC, NMIC).
+    /// Whether one host may have several controllers of it (multipath: CMIC). Namespaces are shared by several hosts in any case.
     pub is_shared: bool,
     /// Bytes of data that the transport takes in the capsule of an I/O command, a multiple of 16.
     pub in_capsule_bytes: u32,
@@ -197,6 +198,10 @@ pub struct Subsystem {
     pub(crate) namespaces: Vec<Option<Namespace>>,
     /// What is remembered of the hints of each of them.
     pub(crate) hint_states: Vec<HintState>,
+    /// The reservation of each of them.
+    pub(crate) reservations: Vec<Reservation>,
+    /// Namespaces whose reservation is held.
+    pub(crate) reserved: NamespaceSet,
     /// Namespaces that a new controller has not attached.
     pub(crate) withheld: NamespaceSet,
     /// At their id less one.
@@ -209,8 +214,18 @@ impl Subsystem {
     pub(crate) fn new(config: SubsystemConfig) -> Subsystem {
         let namespaces = vec![None; NAMESPACES_MAX as usize];
         let hint_states = std::iter::repeat_with(HintState::default).take(namespaces.len()).collect();
-        let withheld = NamespaceSet::default();
-        Subsystem { config, namespaces, hint_states, withheld, controllers: Vec::new(), next_slot: 0 }
+        let reservations = vec![Reservation::default(); namespaces.len()];
+        let (reserved, withheld) = Default::default();
+        Subsystem {
+            config,
+            namespaces,
+            hint_states,
+            reservations,
+            reserved,
+            withheld,
+            controllers: Vec::new(),
+            next_slot: 0,
+        }
     }
 
     /// What it says of itself.

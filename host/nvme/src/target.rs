@@ -67,6 +67,7 @@ use crate::health::Health;
 use crate::hints::HintState;
 use crate::namespace::{Namespace, NamespaceSet};
 use crate::queue::{CommandId, ControllerName, QUEUE_ENTRIES_MAX, Queue, SubsystemIndex};
+use crate::reserved::Reserved;
 use crate::subsystem::{
     Host, HostsAllowed, NQN_BYTES_MAX, NamespaceError, Nqn, Subsystem, SubsystemConfig, SubsystemError,
 };
@@ -201,6 +202,7 @@ impl Target {
         *slot = Some(namespace);
         subsystem.hint_states[id as usize - 1] = HintState::new(hints);
         subsystem.withheld.remove(id);
+        subsystem.forget_reservation(id);
         for controller in subsystem.controllers_mut() {
             controller.attached.insert(id);
             controller.directives.forget(id);
@@ -216,6 +218,7 @@ impl Target {
     pub fn detach(&mut self, subsystem: usize, id: u32) -> Result<Namespace, NamespaceError> {
         let subsystem = &mut self.subsystems[subsystem];
         let namespace = subsystem.slot_mut(id)?.take().ok_or(NamespaceError::Absent(id))?;
+        subsystem.forget_reservation(id);
         for controller in subsystem.controllers_mut() {
             controller.attached.remove(id);
             controller.namespace_changed(id);
@@ -498,7 +501,8 @@ impl Target {
             return Err(Answer::from(Status::ABORTED_QUEUE_DELETED));
         };
         let io = if queue.is_authenticated() {
-            controller.io(now, queue, &subsystem.namespaces, &mut subsystem.hint_states, entry)
+            let reserved = Reserved { held: subsystem.reserved, reservations: &subsystem.reservations };
+            controller.io(now, queue, &subsystem.namespaces, &mut subsystem.hint_states, reserved, entry)
         } else {
             Err(Status::AUTHENTICATION_REQUIRED.into())
         };
@@ -624,6 +628,10 @@ impl Target {
             SubsystemIndex::Discovery => &mut self.discovery,
             SubsystemIndex::Nvm(index) => &mut self.subsystems[index],
         }
+    }
+
+    pub(crate) fn nvm_subsystem_mut(&mut self, index: usize) -> &mut Subsystem {
+        &mut self.subsystems[index]
     }
 
     fn controller_mut(&mut self, name: ControllerName) -> Option<&mut Controller> {

@@ -9,9 +9,10 @@ use openftl_nvme::queue::ControllerName;
 use openftl_nvme::wire::fabrics::ConnectData;
 use openftl_nvme::wire::text_of;
 use openftl_nvme::{
-    Drives, Health, Namespace, NamespaceName, Outcome, PlacementCounts, Queue, SubmissionEntry, Target,
+    Drives, Health, HostId, Namespace, NamespaceName, Outcome, PlacementCounts, Queue, SubmissionEntry, Target,
 };
 use openftl_nvme_auth::PskIdentity;
+use openftl_nvme_tcp::target::Slot;
 use openftl_parts::target::{HandleEvent, HandleWatch};
 use zerocopy::FromBytes;
 
@@ -50,12 +51,24 @@ pub(crate) struct Fabric {
     pub authority: Option<Authority>,
     /// What makes connections secure, where they are.
     pub secure: Option<Secure>,
+    /// Preemptions that have not ended.
+    pub fences: Vec<Fence>,
     shutdowns: Vec<Shutdown>,
     /// Something has happened of which hosts may want to hear.
     pub is_restless: bool,
     /// The count of the last chunk notification of each of those that are served.
     noticed: Vec<u64>,
     notifications: Vec<Notification>,
+}
+
+/// A command that has preempted hosts, and ends when what they have under way on a namespace has ended.
+pub(crate) struct Fence {
+    /// Whose it is.
+    pub connection: u32,
+    pub generation: u32,
+    pub command: Slot,
+    pub namespace: u32,
+    pub hosts: Vec<HostId>,
 }
 
 /// A controller whose host leaves as soon as every drive is flushed.
@@ -79,6 +92,7 @@ impl Fabric {
             authentication_steps_left: 0,
             authority: None,
             secure: None,
+            fences: Vec::new(),
             shutdowns: Vec::new(),
             is_restless: false,
             noticed: Vec::new(),
@@ -117,6 +131,12 @@ impl Fabric {
         // The rest of their health takes a walk over all chunks, and nothing else of it is a warning.
         let is_read_only = served.iter().any(Served::is_read_only);
         self.target.health_is(SUBSYSTEM, &Health { is_read_only, ..Health::default() });
+    }
+
+    /// The drives have lost their power, and with it what they knew of reservations.
+    pub fn power_lost(&mut self) {
+        self.target.forget_reservations();
+        self.fences.clear();
     }
 
     /// A host wants to leave.

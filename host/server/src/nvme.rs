@@ -28,6 +28,7 @@ mod page_commands;
 mod pair;
 mod payload;
 mod requests;
+mod reservations;
 mod value_commands;
 
 use std::collections::VecDeque;
@@ -36,7 +37,7 @@ use openftl_bytes::{ByteRequest, RequestId};
 use openftl_core::Time;
 use openftl_nvme::controller::Authentication;
 use openftl_nvme::wire::opcode::fabrics;
-use openftl_nvme::{Answer, CommandId, Io, Queue, QueueError, Status, SubmissionEntry};
+use openftl_nvme::{Answer, CommandId, HostId, Io, Queue, QueueError, Status, SubmissionEntry};
 use openftl_nvme_auth::Controller;
 use openftl_nvme_tcp::sgl::{Data, SglError};
 use openftl_nvme_tcp::target::{Event, INPUT_BYTES_MIN, Slot, Target, TargetConfig};
@@ -70,6 +71,10 @@ enum Stage {
     Running,
     /// It ends when something happens.
     Held,
+    /// It ends when what the hosts that it has preempted have under way has ended.
+    Fencing,
+    /// Its data come and are of no use any more: then it ends like this.
+    Passing(Status),
     /// A message of an authentication whose key or secret is being computed.
     Computing(Authentication),
 }
@@ -100,7 +105,7 @@ pub(crate) struct Command {
     extents: Vec<Extent>,
     /// The other half of its fused pair.
     partner: Option<Slot>,
-    /// It ends like this when its data have come.
+    /// It ends like this when its data have come, or its request has ended.
     doomed: Option<Status>,
     /// Bytes of the connection's heap that are booked for it.
     booked: usize,
@@ -157,6 +162,8 @@ pub(crate) struct NvmeConnection {
     pub link: Link,
     session: Target,
     pub queue: Option<Queue>,
+    /// The host of the queue.
+    host: HostId,
     /// Where hosts have to show who they are.
     authentication: Option<Box<Controller>>,
     /// Others had their step of an authentication in this turn, and this one's comes in another.
@@ -201,6 +208,7 @@ impl NvmeConnection {
             link,
             session: Target::new(TargetConfig::default()),
             queue: None,
+            host: HostId::default(),
             authentication: None,
             is_put_off: false,
             last: Last::Whole,

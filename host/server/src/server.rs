@@ -6,6 +6,7 @@ mod bounds;
 mod controllers;
 mod drives;
 mod events;
+mod fences;
 mod turns;
 
 use std::io;
@@ -42,6 +43,7 @@ use crate::served::Served;
 use crate::served_drive::ServedDrive;
 use crate::stop::Stop;
 use drives::drain_and_flush;
+use fences::Left;
 
 /// What an event belongs to, in the upper half of its data; the lower half is an index.
 const EVENT_KEYS: u64 = u32::MAX as u64 - 3;
@@ -91,6 +93,8 @@ pub struct Server {
     lingering: Lingering,
     fabric: Option<Fabric>,
     ended: Vec<Ended>,
+    /// What connections that are gone have left at the drives.
+    left: Vec<Left>,
     /// Drives that have just come to a standstill, and their states.
     standstills: Vec<(usize, String)>,
     buffers: Buffers,
@@ -118,6 +122,7 @@ impl Server {
             lingering: Lingering::new(config.poll),
             fabric: None,
             ended: Vec::new(),
+            left: Vec::new(),
             standstills: Vec::new(),
             buffers: Buffers::default(),
             is_crowded: false,
@@ -252,7 +257,10 @@ impl Server {
         for slot in 0..self.slots.len() {
             self.close(slot, parting, &mut served);
         }
+        // No drive is at work any more.
+        self.left.clear();
         if let Ok(End::Interrupted { .. }) = ended {
+            self.fabric.iter_mut().for_each(Fabric::power_lost);
             return ended;
         }
         self.listeners.clear();
@@ -332,6 +340,9 @@ impl Server {
             info!(target: "connection", connection = number, %peer, %protocol, %reason, "connection closed");
         }
         connection.link_mut().close();
+        if let Connection::Nvme(connection) = &connection {
+            self.leave_requests(slot, connection);
+        }
         connection.abandon_all(served);
         if let (Connection::Nvme(connection), Some(fabric)) = (&mut connection, &mut self.fabric) {
             fabric.heap_bytes -= connection.heap_bytes();

@@ -16,6 +16,7 @@ mod nvme_commands;
 mod nvme_hints;
 mod nvme_hosts;
 mod nvme_pages;
+mod nvme_reservations;
 mod nvme_segments;
 mod nvme_tls;
 mod nvme_zones;

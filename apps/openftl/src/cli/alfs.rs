@@ -48,6 +48,9 @@ pub struct AlfsMkfs {
     /// Replaces a file system, or whatever else was written.
     #[arg(long)]
     pub force: bool,
+    /// Takes a served drive from the host that has reserved it: what that one has not synced is lost.
+    #[arg(long)]
+    pub preempt: bool,
 }
 
 #[derive(Args, Debug)]
@@ -61,6 +64,9 @@ pub struct AlfsMount {
     /// Writes nothing to the drive.
     #[arg(long)]
     pub read_only: bool,
+    /// Takes a served drive from the host that has mounted it: what that one has not synced is lost.
+    #[arg(long, conflicts_with = "read_only")]
+    pub preempt: bool,
     /// Other users may use it, too.
     #[arg(long)]
     pub allow_other: bool,
@@ -80,6 +86,9 @@ pub struct AlfsFsck {
     /// Makes a file system anew from what is in its logs, if its records are lost or something does not agree.
     #[arg(long)]
     pub rebuild: bool,
+    /// With --rebuild: takes a served drive from the host that has reserved it. What that one has not synced is lost.
+    #[arg(long, requires = "rebuild")]
+    pub preempt: bool,
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,

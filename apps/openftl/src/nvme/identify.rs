@@ -1,5 +1,6 @@
 //! `openftl nvme identify`: what a controller and its namespaces say of themselves.
 
+mod reservation;
 mod values;
 mod zoned;
 
@@ -22,6 +23,7 @@ use openftl_nvme::wire::open_channel::GeometryData;
 use openftl_nvme_tcp::ClientError;
 use openftl_nvme_tcp::client::Client;
 use openftl_nvme_tcp::nvm::{ALL_NAMESPACES, LogPart};
+use reservation::ReservationFacts;
 use serde::Serialize;
 use std::fmt::Write as _;
 use values::ValuesFacts;
@@ -74,6 +76,9 @@ struct NamespaceFacts {
     zoned: Option<ZonedFacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<ValuesFacts>,
+    /// Of hosts that have registered to reserve it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reservation: Option<ReservationFacts>,
 }
 
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -234,6 +239,7 @@ impl NamespaceFacts {
             csi::ZONED => Some(ZonedFacts::ask(association, queue, id, format_index(&data), data.size.get())?),
             _ => None,
         };
+        let reservation = ReservationFacts::ask(association, queue, id);
         // NSFEAT bit 1: the namespace's own field counts. It is 0-based.
         let has_atomic = data.features & openftl_nvme::wire::identify::namespace::ATOMIC_FIELDS != 0;
         Ok(NamespaceFacts {
@@ -256,6 +262,7 @@ impl NamespaceFacts {
             open_channel,
             zoned,
             values,
+            reservation,
         })
     }
 }
@@ -404,6 +411,7 @@ fn write_namespace(text: &mut String, namespace: &NamespaceFacts, palette: Palet
     if let Some(values) = &namespace.values {
         values.write(text);
         namespace.uuid.iter().for_each(|uuid| line(text, "UUID", uuid));
+        namespace.reservation.iter().for_each(|reservation| reservation.write(text));
         return;
     }
     let bytes = |blocks: u64| size(u128::from(blocks) * u128::from(*block_bytes));
@@ -427,6 +435,7 @@ fn write_namespace(text: &mut String, namespace: &NamespaceFacts, palette: Palet
     if let Some(uuid) = &namespace.uuid {
         line(text, "UUID", uuid);
     }
+    namespace.reservation.iter().for_each(|reservation| reservation.write(text));
     if let Some(zoned) = &namespace.zoned {
         zoned.write(text, *block_bytes);
     }
@@ -539,6 +548,7 @@ mod tests {
             atomic_write_blocks: None,
             open_channel: Some(OpenChannelFacts::of(&Geometry::tiny())),
             zoned: None,
+            reservation: None,
             values: None,
         };
         let mut text = String::new();

@@ -153,6 +153,52 @@ fn what_was_synced_to_a_served_drive_is_there_when_its_server_is_killed_or_its_p
 }
 
 #[test]
+fn a_served_drive_that_is_mounted_is_refused_to_others_until_one_preempts_it() {
+    if !runs_here(&NEEDS) {
+        return;
+    }
+    let volume = Volume::make();
+    let server = serve(&volume);
+    let (address, other) = (uri(&server), volume.folder.path().join("other"));
+    fs::create_dir(&other).unwrap();
+    let mut first = volume.mount_of(&address);
+    write_durably(&volume.mount.join("first"), b"first");
+    let mount = |words: &[&str]| run_openftl([&["alfs", "mount", &address, text(&other)][..], words].concat());
+    let taken = ["another host writes to the drive", "controller", "--preempt"];
+    mount(&["--run", "true"]).failed().saying(&taken);
+    run_openftl(["alfs", "mkfs", "--force", &address]).failed().saying(&taken);
+    run_openftl(["alfs", "fsck", "--rebuild", &address]).failed().saying(&taken);
+    run_openftl(["nvme", "zones", "reset", &server.nvme_address(), "all"]).failed().saying(&["Reservation Conflict"]);
+    // Who reads is no danger.
+    mount(&["--read-only", "--run", "cat \"$OPENFTL_FOLDER/first\""]).succeeded().printing(&["first"]);
+    run_openftl(["alfs", "stat", &address]).succeeded();
+    let wrong = run_openftl(["alfs", "mount", "--preempt", &volume.drive, text(&other)]).failed();
+    assert_eq!(wrong.saying(&["--preempt", "only a served drive"]).status.code(), Some(2));
+    // The first is held up, and finds out when it goes on.
+    fs::write(volume.mount.join("not synced"), b"perhaps").unwrap();
+    let signal = |name: &str| run("kill", [name, &first.id().to_string()]).succeeded();
+    signal("-STOP");
+    let write = "cat \"$OPENFTL_FOLDER/first\" && echo second >\"$OPENFTL_FOLDER/second\"";
+    mount(&["--preempt", "--run", write]).succeeded().printing(&["first"]);
+    signal("-CONT");
+    let sync = File::open(&volume.mount).and_then(|folder| folder.sync_all());
+    assert!(sync.is_err(), "what it has not synced is lost");
+    run("fusermount3", ["-u", text(&volume.mount)]).succeeded();
+    let ended = wait_for("the end of the mount", || first.ended());
+    ended.failed().saying(&["what was not synced is lost"]);
+    run_openftl(["alfs", "fsck", &address]).succeeded();
+    // Of a mount that was killed nothing is left that another one would have to be told of.
+    let mut second = volume.mount_of(&address);
+    assert_eq!(fs::read(volume.mount.join("second")).unwrap(), b"second\n");
+    second.kill();
+    drop(second);
+    run("fusermount3", ["-u", "-z", text(&volume.mount)]).succeeded();
+    mount(&["--run", "true"]).succeeded();
+    server.stop();
+    volume.fsck();
+}
+
+#[test]
 fn a_served_drive_that_can_have_no_file_system_is_refused_with_the_way_to_one_that_can() {
     let volume = Volume::make();
     let blocks = Server::start_for_nvme(&["serve", &volume.drive, "--nvme-tcp", "127.0.0.1:0"]);

@@ -24,6 +24,7 @@ mod lifetimes;
 mod namespaces;
 mod nvmet;
 mod pages;
+mod reservations;
 mod segments;
 mod values;
 mod zbd;

@@ -84,6 +84,11 @@ impl Running {
         }
     }
 
+    /// What the system calls it.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it as `kill -9` does and waits until it is gone.
     pub fn kill(&mut self) {
         self.child.kill().expect("our own child can be killed");

@@ -4,6 +4,7 @@
 
 use super::open_channel::{VectorCommand, parse_open_channel};
 use super::pages::{PageCommand, parse_pages};
+use super::reservation::{ReservationCommand, is_reservation, parse_reservation};
 use super::values::{ValueCommand, is_for_values, parse_values};
 use super::zoned::{ZoneCommand, parse_zoned};
 use super::{FUSE, Refusal, Transfer, check_data_flags, check_data_pointer};
@@ -168,6 +169,8 @@ pub enum IoCommand {
     Page(PageCommand),
     /// A command of a key-value drive.
     Value(ValueCommand),
+    /// A command about the reservation of a namespace of any kind.
+    Reservation(ReservationCommand),
 }
 
 /// FUA, bit 30 of dword 12.
@@ -269,6 +272,7 @@ impl Io {
         let namespace = namespaces.get(id)?;
         let durability = |fua: bool| if fua || is_write_through { Durability::Durable } else { Durability::Volatile };
         let command = match namespace.kind {
+            _ if is_reservation(entry.opcode) => IoCommand::Reservation(parse_reservation(entry)?),
             NamespaceKind::Block { hints, .. } if is_hint(entry.opcode) => {
                 parse_hint(entry, hints, namespace, namespaces)?
             }
@@ -339,6 +343,7 @@ impl IoCommand {
             IoCommand::Zone(command) => command.transfer(),
             IoCommand::Page(command) => command.transfer(),
             IoCommand::Value(command) => command.transfer(),
+            IoCommand::Reservation(command) => command.transfer(),
         }
     }
 }
@@ -381,6 +386,7 @@ fn is_known(opcode: u8) -> bool {
                 | opcodes::VALUE_DELETE
                 | opcodes::VALUE_EXIST
     ) || is_hint(opcode)
+        || is_reservation(opcode)
 }
 
 /// Whether a command is about the lifetime of what is written.

@@ -9,12 +9,14 @@
 //! | [`zoned`] | on the others, of zoned namespaces |
 //! | [`pages`] | on the others, of stores of pages |
 //! | [`values`] | on the others, of key-value drives |
+//! | [`reservation`] | on the others, of every namespace: its reservation |
 
 pub mod admin;
 pub mod fabrics;
 pub mod io;
 pub mod open_channel;
 pub mod pages;
+pub mod reservation;
 pub mod values;
 pub mod zoned;
 
@@ -23,6 +25,7 @@ pub use fabrics::FabricsCommand;
 pub use io::{Half, Io, IoCommand};
 pub use open_channel::VectorCommand;
 pub use pages::PageCommand;
+pub use reservation::{Access, ReservationCommand};
 pub use values::ValueCommand;
 pub use zoned::{ZoneCommand, ZoneReport};
 

@@ -30,16 +30,19 @@ pub enum Event {
     DiscoveryLog,
     /// Chunks have something to say.
     ChunkNotification,
+    /// There is a notification about a reservation.
+    ReservationLog,
 }
 
 impl Event {
-    const ALL: [Event; 6] = [
+    const ALL: [Event; 7] = [
         Event::Reliability,
         Event::Temperature,
         Event::Spare,
         Event::NamespaceAttribute,
         Event::DiscoveryLog,
         Event::ChunkNotification,
+        Event::ReservationLog,
     ];
 
     /// The log page that tells more, and whose reading takes the mask off.
@@ -49,6 +52,7 @@ impl Event {
             Event::NamespaceAttribute => id::CHANGED_NAMESPACES,
             Event::DiscoveryLog => id::DISCOVERY,
             Event::ChunkNotification => id::CHUNK_NOTIFICATIONS,
+            Event::ReservationLog => id::RESERVATION_NOTIFICATION,
         }
     }
 
@@ -61,6 +65,7 @@ impl Event {
             Event::NamespaceAttribute => (event::NOTICE, event::NAMESPACE_ATTRIBUTE),
             Event::DiscoveryLog => (event::NOTICE, event::DISCOVERY_LOG),
             Event::ChunkNotification => (event::VENDOR, u32::from(id::CHUNK_NOTIFICATIONS)),
+            Event::ReservationLog => (event::IO_COMMAND, event::RESERVATION_LOG),
         };
         u64::from(kind | information << 8 | u32::from(self.page()) << 16)
     }
@@ -75,6 +80,8 @@ impl Event {
             Event::DiscoveryLog => enabled::DISCOVERY_LOG,
             // Open-Channel 2.0 has no switch for it: who wants none attaches no such namespace.
             Event::ChunkNotification => return true,
+            // "Reservation Notification Mask" is its switch.
+            Event::ReservationLog => return true,
         };
         configuration & mask != 0
     }
@@ -212,6 +219,7 @@ mod tests {
             (Event::Spare, 0x0002_0201),
             (Event::DiscoveryLog, 0x0070_f002),
             (Event::ChunkNotification, 0x00d0_d007),
+            (Event::ReservationLog, 0x0080_0006),
         ] {
             assert_eq!(event.result(), result, "{event:?}");
         }

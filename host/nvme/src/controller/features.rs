@@ -5,6 +5,7 @@ use crate::command::admin::{GetFeature, SetFeature};
 use crate::health::TemperatureRange;
 use crate::namespace::{ALL_NAMESPACES, Attached, NAMESPACES_MAX, Namespace, NamespaceKind, NamespaceSet};
 use crate::wire::feature::{self, capability, id, select, temperature};
+use crate::wire::reservation::Notification;
 use crate::wire::status::Status;
 use openftl_core::Time;
 
@@ -41,6 +42,8 @@ pub struct Features {
     media_feedback: u32,
     /// Key-value namespaces whose Deletes need their key.
     deletes_need_key: NamespaceSet,
+    /// Notifications about reservations that the host does not want, of each namespace at its id less one.
+    reservation_masks: [u32; NAMESPACES_MAX as usize],
 }
 
 impl Default for Features {
@@ -57,6 +60,7 @@ impl Default for Features {
             host_behavior: [0; feature::data_bytes::HOST_BEHAVIOR as usize],
             media_feedback: 0,
             deletes_need_key: NamespaceSet::default(),
+            reservation_masks: [0; NAMESPACES_MAX as usize],
         }
     }
 }
@@ -110,6 +114,12 @@ impl Features {
     #[must_use]
     pub fn delete_needs_key(&self, namespace: u32) -> bool {
         self.deletes_need_key.contains(namespace)
+    }
+
+    /// Whether the host does not want to be told of such a thing.
+    #[must_use]
+    pub fn masks(&self, namespace: u32, notification: Notification) -> bool {
+        self.reservation_masks[namespace as usize - 1] & notification.bit() != 0
     }
 
     /// The value of Timestamp.
@@ -168,6 +178,18 @@ impl Features {
                 let needs_key = value & feature::DELETE_NEEDS_KEY != 0;
                 for named in values_of(around.namespaces, namespace)? {
                     if needs_key { self.deletes_need_key.insert(named) } else { self.deletes_need_key.remove(named) }
+                }
+            }
+            id::RESERVATION_MASK => {
+                for named in all_or_one(around.namespaces, namespace)? {
+                    self.reservation_masks[named as usize - 1] = value & Notification::BITS;
+                }
+            }
+            // RESCAP says that nothing is kept.
+            id::RESERVATION_PERSISTENCE => {
+                all_or_one(around.namespaces, namespace)?;
+                if value & feature::PERSISTENT_RESERVATIONS != 0 {
+                    return Err(invalid);
                 }
             }
             id::VOLATILE_WRITE_CACHE => self.is_write_cache_on = value & feature::WRITE_CACHE_ENABLED != 0,
@@ -265,6 +287,15 @@ impl Features {
                 let needs_key = of_values.all(|named| features.deletes_need_key.contains(named));
                 if needs_key { u64::from(feature::DELETE_NEEDS_KEY) } else { 0 }
             }
+            // Of one namespace: those of several may differ.
+            id::RESERVATION_MASK | id::RESERVATION_PERSISTENCE if namespace == ALL_NAMESPACES => {
+                return Err(Status::INVALID_FIELD.at(4));
+            }
+            id::RESERVATION_MASK => {
+                let namespace = around.namespaces.get(namespace)?;
+                u64::from(features.reservation_masks[namespace.id as usize - 1])
+            }
+            id::RESERVATION_PERSISTENCE => around.namespaces.get(namespace).map(|_| 0)?,
             // A transport of messages has no interrupts: none is held back.
             id::INTERRUPT_COALESCING => 0,
             id::INTERRUPT_VECTOR => u64::from(value & 0xffff | feature::COALESCING_DISABLED),
@@ -302,7 +333,15 @@ impl Features {
 
 /// Whether each namespace has a value of its own of a feature.
 fn is_per_namespace(feature: u8) -> bool {
-    matches!(feature, id::ERROR_RECOVERY | id::VALUE_CONFIGURATION)
+    matches!(feature, id::ERROR_RECOVERY | id::VALUE_CONFIGURATION | id::RESERVATION_MASK | id::RESERVATION_PERSISTENCE)
+}
+
+/// The namespaces that a command means: one, or all.
+fn all_or_one(namespaces: Attached<'_>, namespace: u32) -> Result<Vec<u32>, Refusal> {
+    if namespace == ALL_NAMESPACES {
+        return Ok(namespaces.iter().map(|one| one.id).collect());
+    }
+    Ok(vec![namespaces.get(namespace)?.id])
 }
 
 /// The key-value namespaces that a command about their configuration means: one, or all.
@@ -332,6 +371,8 @@ fn check_supported(feature: u8, is_discovery: bool) -> Result<(), Refusal> {
         | id::HOST_BEHAVIOR
         | id::COMMAND_SET_PROFILE
         | id::VALUE_CONFIGURATION
+        | id::RESERVATION_MASK
+        | id::RESERVATION_PERSISTENCE
         | id::MEDIA_FEEDBACK => !is_discovery,
         _ => false,
     };
@@ -341,6 +382,7 @@ fn check_supported(feature: u8, is_discovery: bool) -> Result<(), Refusal> {
 /// What can be done with a feature; nothing can be saved.
 fn capabilities(feature: u8) -> u32 {
     match feature {
+        id::RESERVATION_PERSISTENCE => capability::PER_NAMESPACE,
         feature if is_per_namespace(feature) => capability::CHANGEABLE | capability::PER_NAMESPACE,
         id::HOST_ID | id::INTERRUPT_COALESCING | id::INTERRUPT_VECTOR => 0,
         _ => capability::CHANGEABLE,

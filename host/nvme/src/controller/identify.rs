@@ -243,6 +243,7 @@ impl Controller {
             | controller::DATASET_MANAGEMENT
             | controller::WRITE_ZEROES
             | controller::SELECT_FEATURES
+            | controller::RESERVATIONS
             | controller::TIMESTAMP
             | controller::VERIFY
             | controller::COPY)
@@ -346,10 +347,6 @@ fn capacity_bytes(namespace: &Namespace) -> u128 {
     }
 }
 
-fn sharing(context: &Context<'_>) -> u8 {
-    if context.config.is_shared { bits::SHARED } else { 0 }
-}
-
 fn attributes(context: &mut Context<'_>) -> u8 {
     let health = context.drives.health(context.now, context.subsystem);
     if health.is_read_only { bits::WRITE_PROTECTED } else { 0 }
@@ -358,7 +355,8 @@ fn attributes(context: &mut Context<'_>) -> u8 {
 fn independent(namespace: &Namespace, context: &mut Context<'_>) -> IndependentNamespace {
     let mut data = IndependentNamespace::new_zeroed();
     data.features = features(namespace);
-    data.sharing = sharing(context);
+    data.sharing = bits::SHARED;
+    data.reservations = bits::RESERVATIONS;
     data.attributes = attributes(context);
     data.set_and_endurance_group[1] = placement::endurance_group(namespace).into();
     data.status = NAMESPACE_READY;
@@ -381,7 +379,8 @@ fn append_namespace(namespace: Option<&Namespace>, context: &mut Context<'_>, ou
     let mut data = IdentifyNamespace::new_zeroed();
     data.size = namespace.blocks().into();
     data.features = features(namespace);
-    data.sharing = sharing(context);
+    data.sharing = bits::SHARED;
+    data.reservations = bits::RESERVATIONS;
     data.attributes = attributes(context);
     data.capacity_bytes = U128::new(capacity_bytes(namespace));
     data.set_and_endurance_group[1] = placement::endurance_group(namespace).into();
@@ -481,7 +480,8 @@ fn expect_blocks(namespace: Option<&Namespace>) -> Result<(), Refusal> {
 fn values_namespace(namespace: &Namespace, shape: &ValueShape, context: &mut Context<'_>) -> ValuesNamespace {
     let name = NamespaceName { subsystem: context.subsystem, id: namespace.id };
     let mut data = ValuesNamespace::of(shape, context.drives.bytes_in_use(name).min(shape.capacity_bytes));
-    data.sharing = sharing(context);
+    data.sharing = bits::SHARED;
+    data.reservations = bits::RESERVATIONS;
     data.attributes = attributes(context);
     data
 }

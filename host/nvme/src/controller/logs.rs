@@ -2,6 +2,7 @@
 
 use super::directives::has_directives;
 use super::errors::ERRORS_MAX;
+use super::events::Event;
 use super::identify::has_zones;
 use super::{Context, Controller, placement};
 use crate::command::Refusal;
@@ -23,13 +24,14 @@ use zerocopy::{FromZeros, IntoBytes};
 pub const NOTIFICATIONS_MAX: usize = 256;
 
 /// Every page of an I/O controller.
-const PAGES: [u8; 9] = [
+const PAGES: [u8; 10] = [
     id::SUPPORTED_LOG_PAGES,
     id::ERRORS,
     id::SMART,
     id::FIRMWARE,
     id::CHANGED_NAMESPACES,
     id::EFFECTS,
+    id::RESERVATION_NOTIFICATION,
     id::OCP_SMART,
     id::CHUNKS,
     id::CHUNK_NOTIFICATIONS,
@@ -49,6 +51,9 @@ const ADMIN_COMMANDS: [u8; 8] = [
     admin::KEEP_ALIVE,
     admin::GEOMETRY,
 ];
+/// Of every namespace.
+const RESERVATION_COMMANDS: [u8; 4] =
+    [io::RESERVATION_REGISTER, io::RESERVATION_REPORT, io::RESERVATION_ACQUIRE, io::RESERVATION_RELEASE];
 /// Where a namespace has directives.
 const DIRECTIVE_COMMANDS: [u8; 2] = [admin::DIRECTIVE_SEND, admin::DIRECTIVE_RECEIVE];
 /// Where a namespace has Flexible Data Placement.
@@ -181,7 +186,8 @@ impl Controller {
                     csi::PAGES => (&PAGE_READING_COMMANDS[..], &PAGE_WRITING_COMMANDS[..], none),
                     _ => return Err(Status::INVALID_FIELD.at(59)),
                 };
-                for opcode in reading.iter().chain(more.into_iter().flatten()).copied() {
+                let reading = reading.iter().chain(&RESERVATION_COMMANDS);
+                for opcode in reading.chain(more.into_iter().flatten()).copied() {
                     entries[256 + usize::from(opcode)] = COMMAND_SUPPORTED.into();
                 }
                 for opcode in writing.iter().copied() {
@@ -210,6 +216,7 @@ impl Controller {
                     self.events.zones_read(command.namespace);
                 }
             }
+            id::RESERVATION_NOTIFICATION => window.write(self.notifications.page().as_bytes()),
             id::CHUNK_NOTIFICATIONS => self.write_notifications(command.namespace, context, &mut window)?,
             _ => self.placement_page(command, context, &mut window)?,
         }
@@ -218,6 +225,9 @@ impl Controller {
         }
         if !command.retain_event {
             self.events.page_read(command.page);
+            if command.page == id::RESERVATION_NOTIFICATION && self.notifications.read() {
+                self.happened(Event::ReservationLog);
+            }
         }
         Ok(())
     }

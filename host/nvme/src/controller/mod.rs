@@ -14,6 +14,7 @@
 //! | `identify`, `logs` | what the controller tells |
 //! | `placement` | Flexible Data Placement |
 //! | `zones` | zones that changed by themselves |
+//! | `notifications` | what has become of reservations |
 //! | [`keep_alive`] | whether the host is still there |
 
 mod directives;
@@ -23,6 +24,7 @@ pub mod features;
 mod identify;
 pub mod keep_alive;
 mod logs;
+mod notifications;
 mod placement;
 pub mod properties;
 mod zones;
@@ -37,16 +39,19 @@ use crate::health::Health;
 use crate::hints::HintState;
 use crate::namespace::{Attached, NAMESPACES_MAX, Namespace, NamespaceKind, NamespaceSet};
 use crate::queue::{CommandId, ControllerName, Queue, SubsystemIndex};
+use crate::reserved::Reserved;
 use crate::subsystem::{Host, SubsystemConfig};
 use crate::wire::SubmissionEntry;
 use crate::wire::log::warning;
 use crate::wire::open_channel::GeometryData;
+use crate::wire::reservation::Notification;
 use crate::wire::status::Status;
 use directives::{Directives, says_directive};
 use errors::ErrorLog;
 use events::Events;
 use features::{Changed, Features, IO_QUEUES_MAX, Surroundings};
 use keep_alive::KeepAlive;
+use notifications::Notifications;
 use openftl_core::{Nanos, Time};
 use openftl_parts::words::Handle;
 use properties::{Change, Properties};
@@ -132,6 +137,8 @@ pub struct Controller {
     notifications_gone: Box<[u64; NAMESPACES_MAX as usize]>,
     /// Zones that have changed by themselves since the host last read which.
     zones_changed: ZonesChanged,
+    /// What has become of reservations since the host last read it.
+    notifications: Notifications,
     /// Warnings that the host was told of.
     warned: u8,
 }
@@ -158,6 +165,7 @@ impl Controller {
             io_queues: Box::new([0; IO_QUEUES_MAX as usize]),
             notifications_gone: Box::new([0; NAMESPACES_MAX as usize]),
             zones_changed: ZonesChanged::default(),
+            notifications: Notifications::default(),
             warned: 0,
         }
     }
@@ -232,6 +240,7 @@ impl Controller {
         queue: &Queue,
         namespaces: &[Option<Namespace>],
         hint_states: &mut [HintState],
+        reserved: Reserved<'_>,
         entry: &SubmissionEntry,
     ) -> Result<Io, Refusal> {
         self.keep_alive.seen();
@@ -240,6 +249,9 @@ impl Controller {
         }
         let attached = Attached { all: namespaces, set: self.attached };
         let mut io = Io::parse(entry, attached, self.features.is_write_through())?;
+        if !reserved.held.is_empty() {
+            reserved.expect_access(&io, self.host.id, self.attached)?;
+        }
         if let IoCommand::Value(ValueCommand::Delete { needs_key, .. }) = &mut io.command {
             *needs_key = self.features.delete_needs_key(io.namespace);
         }
@@ -419,6 +431,7 @@ impl Controller {
         self.changed = NamespaceSet::default();
         self.io_queues.fill(0);
         self.zones_changed = ZonesChanged::default();
+        self.notifications = Notifications::default();
         self.warned = 0;
     }
 
@@ -437,6 +450,14 @@ impl Controller {
         if self.attached.contains(namespace) {
             self.zones_changed.add(namespace, first);
             self.events.zones_changed(namespace, self.features.events());
+        }
+    }
+
+    /// Something has become of a registration or reservation of its host.
+    pub(crate) fn notify(&mut self, namespace: u32, notification: Notification) {
+        if self.attached.contains(namespace) && !self.features.masks(namespace, notification) {
+            self.notifications.add(namespace, notification);
+            self.happened(Event::ReservationLog);
         }
     }
 

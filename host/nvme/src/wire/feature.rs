@@ -38,6 +38,10 @@ pub mod id {
     pub const VALUE_CONFIGURATION: u8 = 0x20;
     /// "Host Identifier".
     pub const HOST_ID: u8 = 0x81;
+    /// "Reservation Notification Mask".
+    pub const RESERVATION_MASK: u8 = 0x82;
+    /// "Reservation Persistence".
+    pub const RESERVATION_PERSISTENCE: u8 = 0x83;
     /// Open-Channel 2.0, "Media Feedback".
     pub const MEDIA_FEEDBACK: u8 = 0xca;
 }
@@ -73,6 +77,9 @@ pub const COALESCING_DISABLED: u32 = 1 << 16;
 
 /// "Volatile Write Cache", dword 11 bit 0: WCE.
 pub const WRITE_CACHE_ENABLED: u32 = 1 << 0;
+
+/// "Reservation Persistence", dword 11 bit 0: PTPL, reservations are kept over a loss of power.
+pub const PERSISTENT_RESERVATIONS: u32 = 1 << 0;
 
 /// "Key Value Configuration" (KV), dword 11 bit 0: EDNEK, a Delete of a key that does not exist is an error.
 pub const DELETE_NEEDS_KEY: u32 = 1 << 0;

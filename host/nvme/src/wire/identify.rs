@@ -247,6 +247,8 @@ pub mod controller {
     pub const WRITE_ZEROES: u16 = 1 << 3;
     /// ONCS bit 4: Select in Get Features, Save in Set Features.
     pub const SELECT_FEATURES: u16 = 1 << 4;
+    /// ONCS bit 5: reservations.
+    pub const RESERVATIONS: u16 = 1 << 5;
     /// ONCS bit 6: Timestamp.
     pub const TIMESTAMP: u16 = 1 << 6;
     /// ONCS bit 7: Verify.
@@ -377,8 +379,10 @@ pub mod namespace {
     pub const EXTENDED_BLOCK: u8 = 1 << 4;
     /// MC bit 0.
     pub const METADATA_EXTENDED: u8 = 1 << 0;
-    /// NMIC bit 0: several controllers may have the namespace.
+    /// NMIC bit 0: several controllers may have the namespace, at least those of several hosts.
     pub const SHARED: u8 = 1 << 0;
+    /// RESCAP bits 1 to 6: every type of reservation; bit 7: IEKEY as in version 1.3 of NVM Express and later. Bit 0 would be PTPL.
+    pub const RESERVATIONS: u8 = 0b1111_1110;
     /// DLFEAT bits 2 to 0, 001b: deallocated blocks read as zeroes.
     pub const READS_ZEROES: u8 = 0b001;
     /// DLFEAT bit 3: Write Zeroes can deallocate.

@@ -29,6 +29,8 @@ pub mod id {
     pub const PLACEMENT_EVENTS: u8 = 0x23;
     /// "Discovery".
     pub const DISCOVERY: u8 = 0x70;
+    /// "Reservation Notification".
+    pub const RESERVATION_NOTIFICATION: u8 = 0x80;
     /// ZNS, "Changed Zone List".
     pub const CHANGED_ZONES: u8 = 0xbf;
     /// OCP, "SMART / Health Information Extended".
@@ -247,6 +249,8 @@ pub mod event {
     pub const SMART: u32 = 1;
     /// Type 2h, notice.
     pub const NOTICE: u32 = 2;
+    /// Type 6h, I/O command specific status.
+    pub const IO_COMMAND: u32 = 6;
     /// Type 7h, vendor's own.
     pub const VENDOR: u32 = 7;
     /// SMART, 00h: reliability.
@@ -255,6 +259,8 @@ pub mod event {
     pub const TEMPERATURE: u32 = 0x01;
     /// SMART, 02h: spare.
     pub const SPARE: u32 = 0x02;
+    /// I/O command specific status, 00h: there is a notification about a reservation.
+    pub const RESERVATION_LOG: u32 = 0x00;
     /// Notice, 00h: attached namespaces.
     pub const NAMESPACE_ATTRIBUTE: u32 = 0x00;
     /// Notice, EFh: zones have changed (ZNS).

@@ -31,6 +31,7 @@ pub mod log;
 pub mod opcode;
 pub mod open_channel;
 pub mod pages;
+pub mod reservation;
 pub mod status;
 pub mod values;
 pub mod zoned;

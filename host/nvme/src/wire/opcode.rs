@@ -63,6 +63,14 @@ pub mod io {
     pub const DATASET_MANAGEMENT: u8 = 0x09;
     /// "Verify command".
     pub const VERIFY: u8 = 0x0c;
+    /// "Reservation Register command" (Base).
+    pub const RESERVATION_REGISTER: u8 = 0x0d;
+    /// "Reservation Report command" (Base).
+    pub const RESERVATION_REPORT: u8 = 0x0e;
+    /// "Reservation Acquire command" (Base).
+    pub const RESERVATION_ACQUIRE: u8 = 0x11;
+    /// "Reservation Release command" (Base).
+    pub const RESERVATION_RELEASE: u8 = 0x15;
     /// "I/O Management Receive command" (Base).
     pub const MANAGEMENT_RECEIVE: u8 = 0x12;
     /// "Copy command".

@@ -46,11 +46,14 @@ statuses! {
     permanent SGL_TYPE_INVALID = 0x011, "SGL Descriptor Type Invalid";
     permanent ATOMIC_UNIT_EXCEEDED = 0x014, "Atomic Write Unit Exceeded";
     permanent SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
+    permanent HOST_ID_FORMAT = 0x018, "Host Identifier Inconsistent Format";
+    permanent ABORTED_PREEMPTED = 0x01b, "Command Aborted due to Preempt and Abort";
     transient TRANSIENT_TRANSPORT_ERROR = 0x022, "Transient Transport Error";
     permanent FDP_DISABLED = 0x029, "FDP Disabled";
     permanent LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
     permanent CAPACITY_EXCEEDED = 0x081, "Capacity Exceeded";
     transient NAMESPACE_NOT_READY = 0x082, "Namespace Not Ready";
+    permanent RESERVATION_CONFLICT = 0x083, "Reservation Conflict";
     // Generic, of key-value namespaces.
     permanent INVALID_VALUE_SIZE = 0x085, "Invalid Value Size";
     permanent INVALID_KEY_SIZE = 0x086, "Invalid Key Size";
@@ -77,6 +80,7 @@ statuses! {
     permanent TOO_MANY_OPEN_ZONES = 0x1be, "Too Many Open Zones";
     permanent ZONE_INVALID_TRANSITION = 0x1bf, "Invalid Zone State Transition";
     permanent TOO_MANY_OBJECTS = 0x1c0, "Too Many Objects";
+    permanent TOO_MANY_REGISTRANTS = 0x1c1, "Too Many Registrants";
     // Command specific, of our own commands for pages ([`crate::wire::pages`]).
     permanent INVALID_DIRECTORY = 0x1d0, "Invalid Page Directory";
     permanent INVALID_PAGE_LENGTH = 0x1d1, "Invalid Page Length";

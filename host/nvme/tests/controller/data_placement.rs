@@ -84,7 +84,7 @@ fn a_controller_says_that_it_has_data_placement_and_which_group_a_namespace_is_i
     assert_eq!(world.data[..6], [1, 0, 2, 0, 0, 0], "from group 2 on");
     world.ok(&mut admin, log_page(id::SUPPORTED_LOG_PAGES, 0, 1024, 0));
     let supported: Vec<usize> = (0..256).filter(|page| world.data[page * 4] != 0).collect();
-    assert_eq!(supported, [0, 1, 2, 3, 4, 5, 9, 0x20, 0x21, 0x22, 0x23, 0xc0, 0xca, 0xd0]);
+    assert_eq!(supported, [0, 1, 2, 3, 4, 5, 9, 0x20, 0x21, 0x22, 0x23, 0x80, 0xc0, 0xca, 0xd0]);
     world.ok(&mut admin, log_page(id::EFFECTS, 0, 4096, 0));
     let effects = |opcode: usize| world.data[1024 + opcode * 4];
     assert_eq!([0x12, 0x1d, 0xc1, 0x82].map(effects), [1, 1, 0, 0]);

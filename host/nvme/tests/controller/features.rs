@@ -65,7 +65,7 @@ fn what_cannot_be_is_refused() {
     ] {
         assert_eq!(world.refused(&mut queue, entry), status, "{what}");
     }
-    for feature in [0x00, 0x03, 0x0c, 0x0d, 0x10, 0x82, 0xc0, 0xff] {
+    for feature in [0x00, 0x03, 0x0c, 0x0d, 0x10, 0x84, 0xc0, 0xff] {
         assert_eq!(world.refused(&mut queue, get_feature(feature, 0)), Status::INVALID_FIELD, "{feature:#x}");
         assert_eq!(world.refused(&mut queue, set_feature(feature, 0, 0)), Status::INVALID_FIELD, "{feature:#x}");
     }

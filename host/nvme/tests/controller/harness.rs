@@ -2,12 +2,13 @@
 
 use openftl_core::{ChunkId, Geometry, Time};
 use openftl_media::{ChunkDescriptor, ChunkState, MediaError, Notification};
+use openftl_nvme::command::ReservationCommand;
 use openftl_nvme::wire::entry::SglDescriptor;
 use openftl_nvme::wire::fabrics::{ANY_CONTROLLER, ConnectData};
 use openftl_nvme::wire::{U32, opcode, zero_ended};
 use openftl_nvme::{
     Answer, BlockFormat, CommandId, CompletionEntry, Connection, Drives, Effect, Health, Hints, HostsAllowed, Io,
-    Namespace, NamespaceKind, NamespaceName, Nqn, Outcome, PlacementCounts, Queue, Status, SubmissionEntry,
+    IoCommand, Namespace, NamespaceKind, NamespaceName, Nqn, Outcome, PlacementCounts, Queue, Status, SubmissionEntry,
     SubsystemConfig, Target,
 };
 use openftl_parts::{HandleEvent, HandleWatch};
@@ -224,7 +225,13 @@ impl World {
         let id = CommandId(entry.command_id.get());
         self.effect = None;
         if !queue.is_admin() && entry.opcode != opcode::FABRICS {
-            let answer = self.target.io(self.now, queue, entry).err().unwrap_or(Answer::of(0));
+            let answer = match self.target.io(self.now, queue, entry) {
+                Ok(Io { namespace, command: IoCommand::Reservation(command), .. }) => {
+                    self.reservation(queue, entry, namespace, command)
+                }
+                Ok(_) => Answer::of(0),
+                Err(answer) => answer,
+            };
             return Some(queue.complete(id, answer));
         }
         let (target, drives) = (&mut self.target, &mut self.drives);
@@ -249,6 +256,24 @@ impl World {
             Outcome::Held => None,
             Outcome::Authentication(_) => Some(queue.complete(id, Answer::of(0))),
             Outcome::Needs(_) => panic!("it has what it needs"),
+        }
+    }
+
+    /// Carries out a command about a reservation, with the end of its entry as keys.
+    fn reservation(
+        &mut self,
+        queue: &Queue,
+        entry: &SubmissionEntry,
+        namespace: u32,
+        command: ReservationCommand,
+    ) -> Answer {
+        if let ReservationCommand::Report { .. } = command {
+            assert!(self.target.reservation_report(queue, namespace).len().is_multiple_of(64));
+            return Answer::of(0);
+        }
+        match self.target.reserve(queue, namespace, command, &entry.as_bytes()[48..]) {
+            Ok(_) => Answer::of(0),
+            Err(refusal) => Answer::from(refusal.status),
         }
     }
 

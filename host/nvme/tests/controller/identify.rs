@@ -48,7 +48,12 @@ fn the_controller_says_what_hosts_ask_for_first() {
     check("SQES, CQES", 512, 2, 0x4466);
     check("MAXCMD", 514, 2, 1024);
     check("NN", 516, 4, 64);
-    check("ONCS: compare, uncorrectable, DSM, zeroes, select, timestamp, verify, copy", 520, 2, 0b1_1101_1111);
+    check(
+        "ONCS: compare, uncorrectable, DSM, zeroes, select, reservations, timestamp, verify, copy",
+        520,
+        2,
+        0b1_1111_1111,
+    );
     check("FUSES: Compare and Write", 522, 2, 1);
     check("VWC", 525, 1, 7);
     check("AWUN, AWUPF", 526, 4, 255 | 255 << 16);
@@ -61,13 +66,22 @@ fn the_controller_says_what_hosts_ask_for_first() {
 }
 
 #[test]
-fn a_shared_subsystem_says_so_in_both_places() {
+fn a_shared_subsystem_says_so_and_namespaces_are_shared_by_hosts_in_any_case() {
     let mut world = World::with(SubsystemConfig { is_shared: true, ..config(SUBSYSTEM) });
     let mut queue = world.ready();
     world.ok(&mut queue, identify(cns::CONTROLLER, 0));
     assert_eq!(world.data[76], 0b10, "CMIC");
     world.ok(&mut queue, identify(cns::NAMESPACE, 1));
     assert_eq!(world.data[30], 1, "NMIC");
+    let (mut world, mut queue) = ready();
+    world.ok(&mut queue, identify(cns::NAMESPACE, 1));
+    assert_eq!(
+        world.data[30..32],
+        [1, 0xfe],
+        "NMIC, and RESCAP: every type, none of which is kept over a loss of power"
+    );
+    world.ok(&mut queue, identify(cns::INDEPENDENT_NAMESPACE, 5));
+    assert_eq!(world.data[1..3], [1, 0xfe], "NMIC, RESCAP");
 }
 
 #[test]

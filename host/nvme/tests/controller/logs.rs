@@ -22,7 +22,7 @@ fn the_pages_that_are_there_are_listed() {
     let (mut world, mut queue) = ready();
     world.ok(&mut queue, log_page(id::SUPPORTED_LOG_PAGES, 0, 1024, 0));
     let supported: Vec<u8> = (0..=255).filter(|page| world.data[4 * usize::from(*page)] == 1).collect();
-    assert_eq!(supported, [0, 1, 2, 3, 4, 5, 0xc0, 0xca, 0xd0]);
+    assert_eq!(supported, [0, 1, 2, 3, 4, 5, 0x80, 0xc0, 0xca, 0xd0]);
     for page in 0..=255 {
         let entry = log_page(page, if page >= 0xca { 5 } else { 0 }, 4, 0);
         if supported.contains(&page) {

@@ -10,6 +10,7 @@ mod identify;
 mod io;
 mod logs;
 mod pages;
+mod reservations;
 mod segments;
 mod storm;
 mod streams;

@@ -107,6 +107,10 @@ fn the_effects_log_has_the_commands_of_pages_with_the_directions_that_linux_goes
     let supported: Vec<(u8, u64)> = entries.filter(|(_, entry)| *entry != 0).collect();
     let expected = [
         (io::FLUSH, 1),
+        (io::RESERVATION_REGISTER, 1),
+        (io::RESERVATION_REPORT, 1),
+        (io::RESERVATION_ACQUIRE, 1),
+        (io::RESERVATION_RELEASE, 1),
         (0x7f, 1),
         (io::PAGE_WRITE, 0b11),
         (io::PAGE_READ, 1),

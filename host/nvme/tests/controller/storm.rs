@@ -49,6 +49,8 @@ fn entry() -> impl Strategy<Value = SubmissionEntry> {
             opcode::io::FLASH_ALLOC_RANGE, opcode::io::ZONE_SEND, opcode::io::ZONE_RECEIVE, opcode::io::ZONE_APPEND,
             opcode::io::PAGE_WRITE, opcode::io::PAGE_READ, opcode::io::PAGE_CONTROL, opcode::io::PAGE_REPORT,
             opcode::io::VALUE_LIST, opcode::io::VALUE_DELETE, opcode::io::VALUE_EXIST,
+            opcode::io::RESERVATION_REGISTER, opcode::io::RESERVATION_REPORT, opcode::io::RESERVATION_ACQUIRE,
+            opcode::io::RESERVATION_RELEASE,
         ]),
         1 => any::<u8>(),
     ];

@@ -121,8 +121,15 @@ fn the_effects_log_has_the_commands_of_the_set_with_the_directions_that_linux_go
     let supported: Vec<(u8, u64)> = entries.filter(|(_, entry)| *entry != 0).collect();
     let (store, delete) = (io::VALUE_STORE, io::VALUE_DELETE);
     let reading = [io::VALUE_RETRIEVE, io::VALUE_LIST, io::VALUE_EXIST].map(|opcode| (opcode, 1));
-    let expected =
-        [&[(io::FLUSH, 1), (store, 0b11)][..], &reading[..2], &[(delete, 0b11)], &reading[2..], &[(0x7f, 1)]];
+    let [register, report] = [io::RESERVATION_REGISTER, io::RESERVATION_REPORT].map(|opcode| (opcode, 1));
+    let [acquire, release] = [io::RESERVATION_ACQUIRE, io::RESERVATION_RELEASE].map(|opcode| (opcode, 1));
+    let expected = [
+        &[(io::FLUSH, 1), (store, 0b11)][..],
+        &reading[..2],
+        &[register, report, (delete, 0b11), acquire],
+        &reading[2..],
+        &[release, (0x7f, 1)],
+    ];
     assert_eq!(supported, expected.concat());
     let directions = [store, io::VALUE_RETRIEVE, io::VALUE_LIST, delete, io::VALUE_EXIST].map(|opcode| opcode & 3);
     assert_eq!(directions, [0b01, 0b10, 0b10, 0b00, 0b00]);
@@ -294,7 +301,6 @@ fn every_wrong_field_of_every_command_has_its_status() {
         ("Dataset Management", command(io::DATASET_MANAGEMENT, DRIVE, [0, 4, 0, 0, 0, 0]), Status::INVALID_OPCODE),
         ("Zone Append", ranged(io::ZONE_APPEND, DRIVE, 0, 1), Status::INVALID_OPCODE),
         ("Write of pages", command(io::PAGE_WRITE, DRIVE, [0; 6]), Status::INVALID_OPCODE),
-        ("Reservation Register", command(0x0d, DRIVE, [0; 6]), Status::INVALID_OPCODE),
         ("a namespace that is not there", of(9, exist), field),
         ("no namespace", of(0, exist), Status::INVALID_NAMESPACE),
         ("all namespaces", of(u32::MAX, exist), field),

@@ -200,6 +200,7 @@ fn count(counters: &Counters, io: Option<&Io>, status: Status, bytes: u64) {
         | IoCommand::Zone(_)
         | IoCommand::Page(_)
         | IoCommand::Value(_)
+        | IoCommand::Reservation(_)
         | IoCommand::Nothing => {
             if !status.is_success() {
                 counters.errors.add(1);

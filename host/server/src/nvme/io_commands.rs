@@ -3,7 +3,7 @@
 use openftl_bytes::ByteRequest;
 use openftl_nvme::command::open_channel::{VectorAction, VectorCommand};
 use openftl_nvme::command::pages::PagePart;
-use openftl_nvme::command::{PageCommand, ValueCommand, ZoneCommand, ZoneReport};
+use openftl_nvme::command::{PageCommand, ReservationCommand, ValueCommand, ZoneCommand, ZoneReport};
 use openftl_nvme::namespace::ALL_NAMESPACES;
 use openftl_nvme::{Answer, Half, Io, IoCommand, NamespaceKind, Span, Status};
 use openftl_nvme_tcp::sgl::Data;
@@ -62,6 +62,10 @@ impl NvmeConnection {
                     turn,
                 );
             }
+            IoCommand::Reservation(ReservationCommand::Report { bytes }) => {
+                return self.tell_reservation(slot, io.namespace, bytes, turn);
+            }
+            IoCommand::Reservation(command) => return self.collect(slot, command.sends(), turn),
             IoCommand::HandleUpdate { identifiers } => return self.collect(slot, u32::from(identifiers) * 2, turn),
             IoCommand::HandleStatus { bytes } => return self.tell_handle_status(slot, io, bytes, turn),
             IoCommand::Nothing => return self.finish(slot, Answer::from(Status::SUCCESS), turn),
@@ -205,6 +209,7 @@ impl NvmeConnection {
             }
             IoCommand::HandleUpdate { identifiers } => return self.update_handles(slot, identifiers, &data, turn),
             IoCommand::Page(_) => return self.open_session(slot, &data, turn),
+            IoCommand::Reservation(reservation) => return self.reserve(slot, io.namespace, reservation, &data, turn),
             IoCommand::DatasetManagement { ranges, deallocate: false } => {
                 return self.expect_uses(slot, ranges, &data, turn);
             }

@@ -2,7 +2,7 @@
 //! authentication.
 
 use openftl_nvme::controller::Authentication;
-use openftl_nvme::{Answer, Connection as Connected, Status, SubmissionEntry};
+use openftl_nvme::{Answer, Connection as Connected, HostId, Status, SubmissionEntry};
 use openftl_nvme_auth::{Computed, Step};
 use openftl_nvme_tcp::target::Slot;
 use tracing::{info, warn};
@@ -58,6 +58,7 @@ impl NvmeConnection {
                 if let (Some(authority), false) = (&turn.fabric.authority, queue.is_authenticated()) {
                     self.authentication = authority.begin(turn.now, &turn.fabric.target, &queue).map(Box::new);
                 }
+                self.host = turn.fabric.target.controller(&queue).map_or(HostId::default(), |made| made.host().id);
                 self.queue = Some(queue);
                 self.send_completion(slot, &completion);
                 Ok(())

@@ -174,6 +174,10 @@ impl NvmeConnection {
                 self.leave_line(slot, turn);
                 self.finish(slot, Answer::from(Status::TRANSIENT_TRANSPORT_ERROR), turn)
             }
+            Stage::Passing(status) => {
+                let status = *status;
+                self.finish(slot, Answer::from(status), turn)
+            }
             Stage::Collecting(data) => {
                 let data = std::mem::take(data);
                 self.collected(slot, data, turn)
@@ -184,6 +188,7 @@ impl NvmeConnection {
             | Stage::Ready(_)
             | Stage::Running
             | Stage::Held
+            | Stage::Fencing
             | Stage::Computing(_) => Ok(()),
         }
     }

@@ -40,7 +40,8 @@ impl NvmeConnection {
     pub(super) fn next_request<T: ServedDrive>(&mut self, slot: Slot, turn: &mut Turn<'_, '_, T>) -> Result<(), Over> {
         let command = self.commands[slot.index()].as_ref().expect("it is under way");
         if command.next.is_none() {
-            return self.finish(slot, Answer::from(Status::SUCCESS), turn);
+            let status = command.doomed.unwrap_or(Status::SUCCESS);
+            return self.finish(slot, Answer::from(status), turn);
         }
         self.make_request(slot, turn);
         Ok(())

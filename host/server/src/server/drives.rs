@@ -70,6 +70,10 @@ impl Server {
                     self.end(slot as usize, over, served);
                 }
             }
+            (None, What::Nvme(_), ended) => {
+                self.left_one_ended(slot, generation);
+                served[index].release(ended.id());
+            }
             _ => served[index].release(ended.id()),
         }
     }

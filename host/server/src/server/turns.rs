@@ -85,6 +85,7 @@ impl Server {
                 operator.came_to_standstill(export, &state);
             }
             self.look_after_controllers(now, served);
+            self.advance_fences(now, served);
             let mut drives = Drives { served, fabric: self.fabric.as_mut() };
             if operator.turn(clock.now(), called, &mut drives).is_break() {
                 return Ok(self.interrupted());

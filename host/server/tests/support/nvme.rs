@@ -271,9 +271,13 @@ impl Served {
 
     /// An admin queue of `host`, whose controller is not started.
     pub fn admin_of(&self, host: &str, subsystem: &str, keep_alive_ms: u32) -> Result<(Admin, u16), ClientError> {
+        self.admin_as(&identity(host, subsystem), keep_alive_ms)
+    }
+
+    fn admin_as(&self, identity: &Identity, keep_alive_ms: u32) -> Result<(Admin, u16), ClientError> {
         let mut admin = Client::open(self.connect(), InitiatorConfig::default())?;
         let queue = QueueParameters { queue_id: 0, entries: 32, flow_control: true, keep_alive_ms };
-        let connected = admin.connect(queue, &identity(host, subsystem), CONTROLLER_ID_ANY)?;
+        let connected = admin.connect(queue, identity, CONTROLLER_ID_ANY)?;
         Ok((admin, connected.controller_id))
     }
 
@@ -283,10 +287,19 @@ impl Served {
     }
 
     pub fn host_that_keeps_alive(&self, keep_alive_ms: u32) -> Host {
-        let (mut admin, controller) = self.admin_of(HOST, SUBSYSTEM, keep_alive_ms).unwrap();
+        self.host_as(identity(HOST, SUBSYSTEM), keep_alive_ms)
+    }
+
+    /// The same, of a host with this identifier.
+    pub fn host_of(&self, host_id: [u8; 16]) -> Host {
+        self.host_as(Identity { host_id, ..identity(HOST, SUBSYSTEM) }, 0)
+    }
+
+    fn host_as(&self, identity: Identity, keep_alive_ms: u32) -> Host {
+        let (mut admin, controller) = self.admin_as(&identity, keep_alive_ms).unwrap();
         admin.start_controller(|| false).unwrap();
         assert_eq!(admin.set_number_of_queues(64).unwrap(), 64);
-        Host { address: self.address, admin, controller }
+        Host { address: self.address, identity, admin, controller }
     }
 
     /// Stops the server; what the drive holds.
@@ -308,6 +321,7 @@ pub fn identity(host: &str, subsystem: &str) -> Identity {
 /// A host with its admin queue.
 pub struct Host {
     address: SocketAddr,
+    identity: Identity,
     pub admin: Admin,
     pub controller: u16,
 }
@@ -333,7 +347,7 @@ impl Host {
             flow_control: id.is_multiple_of(2),
             keep_alive_ms: 0,
         };
-        client.connect(queue, &identity(HOST, SUBSYSTEM), self.controller)?;
+        client.connect(queue, &self.identity, self.controller)?;
         Ok(Queue { client, raw })
     }
 }
