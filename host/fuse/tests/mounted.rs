@@ -211,6 +211,24 @@ fn names_links_and_kinds_are_those_of_a_file_system() {
     assert!(!served.was_busy);
 }
 
+/// Some times are the kernel's and some are the file system's.
+#[test]
+fn times_of_a_file_never_go_back() {
+    let Some(mounted) = instant() else { return };
+    let time = |metadata: fs::Metadata| (metadata.ctime(), metadata.ctime_nsec());
+    for number in 0..100 {
+        let path = mounted.path().join(format!("file-{number}"));
+        let mut file = File::create_new(&path).unwrap();
+        let made = time(file.metadata().unwrap());
+        file.write_all(b"in the kernel's cache").unwrap();
+        let written = time(file.metadata().unwrap());
+        fs::rename(&path, path.with_extension("renamed")).unwrap();
+        let renamed = time(file.metadata().unwrap());
+        assert!(made <= written && written <= renamed, "file {number}: {made:?}, {written:?}, {renamed:?}");
+    }
+    let _ = mounted.stop();
+}
+
 #[test]
 fn extended_attributes_holes_and_room_are_passed_on() {
     let Some(mounted) = instant() else { return };
