@@ -19,11 +19,12 @@
 
 use crate::answer::{self, Answer};
 use crate::plan::{Then, plan};
+use crate::privileges::{self, Privileges};
 use crate::references::References;
 use crate::request::{Body, FuseRequest, Head};
 use crate::wire::{self, init_flag, open_flag};
 use openftl_alfs::operation::PAYLOAD_BYTES_MAX;
-use openftl_alfs::{Attributes, Changes, FileKind, FileSystem, FileTime, Inode, Operation, Refusal, Reply, Ticket};
+use openftl_alfs::{Changes, FileKind, FileSystem, FileTime, Inode, Operation, Refusal, Reply, Ticket};
 use openftl_core::Time;
 use rustix::io::Errno;
 
@@ -44,7 +45,8 @@ const FLAGS: u32 = init_flag::ASYNC_READ
     | init_flag::WRITEBACK_CACHE
     | init_flag::PARALLEL_DIROPS
     | init_flag::MAX_PAGES
-    | init_flag::CACHE_SYMLINKS;
+    | init_flag::CACHE_SYMLINKS
+    | init_flag::HANDLE_KILLPRIV_V2;
 
 /// Events of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -75,6 +77,7 @@ enum Phase {
 pub struct Session {
     phase: Phase,
     references: References,
+    privileges: Privileges,
     counts: SessionCounts,
 }
 
@@ -85,6 +88,10 @@ pub struct Pending<'a> {
     head: Head,
     operation: Operation<'a>,
     then: Then<'a>,
+    /// What follows [`Then::DropPrivileges`].
+    behind: Option<(Operation<'a>, Then<'a>)>,
+    /// Whether a truncation by an open takes the privileges of the file.
+    drops_privileges: bool,
     /// Of the operation, once it has been attempted.
     ticket: Option<Ticket>,
 }
@@ -107,7 +114,8 @@ impl Session {
     /// A session that waits for the kernel's `INIT`.
     #[must_use]
     pub fn new() -> Session {
-        Session { phase: Phase::New, references: References::default(), counts: SessionCounts::default() }
+        let (references, privileges, counts) = Default::default();
+        Session { phase: Phase::New, references, privileges, counts }
     }
 
     /// Whether the kernel has opened the connection, and not closed it.
@@ -157,12 +165,27 @@ impl Session {
                 None
             }
             None => match plan(&head, &body, clock) {
-                Ok((operation, then)) => Some(Pending { head, operation, then, ticket: None }),
+                Ok((operation, then)) => Some(self.pending(head, &body, operation, then)),
                 Err(errno) => {
                     answer.refuse(head.unique, errno);
                     None
                 }
             },
+        }
+    }
+
+    fn pending<'a>(&self, head: Head, body: &Body<'_>, operation: Operation<'a>, then: Then<'a>) -> Pending<'a> {
+        let drops_privileges = self.privileges.are_dropped(&head, body);
+        let pending = Pending { head, operation, then, behind: None, drops_privileges, ticket: None };
+        match inode(head.nodeid) {
+            // What is opened, or made, has its attributes asked for in any case.
+            Ok(inode) if drops_privileges && !matches!(then, Then::Open { .. } | Then::Create { .. }) => Pending {
+                operation: Operation::Attributes { inode },
+                then: Then::DropPrivileges,
+                behind: Some((operation, then)),
+                ..pending
+            },
+            _ => pending,
         }
     }
 
@@ -301,6 +324,7 @@ impl Session {
             unused: Default::default(),
         });
         answer.finish();
+        self.privileges = Privileges::agreed(init.flags.get() & FLAGS);
         // A kernel with a later major version sends its INIT again, with the version of the reply.
         if major == wire::MAJOR {
             self.phase = Phase::Open;
@@ -336,10 +360,16 @@ impl Session {
             let is_entry = matches!(pending.then, Then::OpenExisting { .. });
             check_kind(found.kind, matches!(pending.then, Then::Open { is_directory: true, .. }))?;
             if truncates {
-                pending.operation = truncation(found, pending.head.uid);
+                let mode = privileges::lost_by(found).filter(|_| pending.drops_privileges);
+                let changes = Changes { mode, size: Some(0), ..Changes::default() };
+                pending.operation = Operation::SetAttributes { inode: found.inode, changes };
                 pending.then = Then::Truncated { is_entry };
                 return Ok(Step::Next);
             }
+        }
+        if let (Then::DropPrivileges, Reply::Attributes(found)) = (pending.then, &reply) {
+            privileges::drop_before(found, &mut pending.operation, &mut pending.then, &mut pending.behind);
+            return Ok(Step::Next);
         }
         answer.start(pending.head.unique);
         match (pending.then, reply) {
@@ -427,17 +457,6 @@ fn check_kind(kind: FileKind, is_directory: bool) -> Result<(), Errno> {
         (FileKind::Directory, false) => Err(Errno::ISDIR),
         (_, false) => Err(Errno::NXIO),
     }
-}
-
-/// Truncation by an open. The kernel leaves it all to the file system, the set-user-ID and set-group-ID bits included, which others than root
-/// lose.
-fn truncation(file: &Attributes, uid: u32) -> Operation<'static> {
-    let without = match file.mode & 0o010 {
-        0 => file.mode & !0o4000,
-        _ => file.mode & !0o6000,
-    };
-    let mode = (uid != 0 && without != file.mode).then_some(without);
-    Operation::SetAttributes { inode: file.inode, changes: Changes { mode, size: Some(0), ..Changes::default() } }
 }
 
 /// The number of a refusal.

@@ -129,6 +129,8 @@ pub mod init_flag {
     pub const MAX_PAGES: u32 = 1 << 22;
     /// `FUSE_CACHE_SYMLINKS`.
     pub const CACHE_SYMLINKS: u32 = 1 << 23;
+    /// `FUSE_HANDLE_KILLPRIV_V2`: the file system drops the set-user-ID and set-group-ID bits of files that change, where a request says so.
+    pub const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
 }
 
 /// Flags of [`SetattrIn::valid`].
@@ -151,6 +153,20 @@ pub mod setattr_flag {
     pub const MTIME_NOW: u32 = 1 << 8;
     /// `FATTR_CTIME`: the kernel's writeback cache alone sends it.
     pub const CTIME: u32 = 1 << 10;
+    /// `FATTR_KILL_SUIDGID`: the set-user-ID and set-group-ID bits are dropped.
+    pub const KILL_SUIDGID: u32 = 1 << 11;
+}
+
+/// Flags of [`OpenIn::open_flags`] and [`CreateIn::open_flags`].
+pub mod open_in_flag {
+    /// `FUSE_OPEN_KILL_SUIDGID`: a truncation drops the set-user-ID and set-group-ID bits.
+    pub const KILL_SUIDGID: u32 = 1 << 0;
+}
+
+/// Flags of [`WriteIn::write_flags`].
+pub mod write_flag {
+    /// `FUSE_WRITE_KILL_SUIDGID`: the set-user-ID and set-group-ID bits are dropped.
+    pub const KILL_SUIDGID: u32 = 1 << 2;
 }
 
 /// Flags of [`OpenOut::open_flags`].
@@ -464,7 +480,7 @@ layout! {
     OpenIn: 8 {
         /// Flags of `open(2)`.
         flags: U32,
-        /// Not used.
+        /// See [`open_in_flag`].
         open_flags: U32,
     }
     /// `fuse_create_in`, before a name.
@@ -475,7 +491,7 @@ layout! {
         mode: U32,
         /// Applied already.
         umask: U32,
-        /// Not used.
+        /// See [`open_in_flag`].
         open_flags: U32,
     }
     /// `fuse_open_out`.
@@ -523,7 +539,7 @@ layout! {
         offset: U64,
         /// How many bytes.
         size: U32,
-        /// Not used.
+        /// See [`write_flag`].
         write_flags: U32,
         /// Not used.
         lock_owner: U64,
