@@ -4,7 +4,8 @@
 //! set-group-ID bit of a file that its group may not execute is no privilege, and stays.
 //!
 //! The kernel knows the caller's capabilities, and says in each request whether the bits go (`FUSE_HANDLE_KILLPRIV_V2`). With `fallocate` it
-//! cannot say so: there, and to kernels without that feature, root alone has the capability. File capabilities (`security.capability`) are an
+//! cannot say so: there, and to kernels without that feature, root alone has the capability. The kernel goes on with the mode that it remembers, unless
+//! a reply has attributes or it is told that they are old ([`Answer::notice`](crate::Answer::notice)). File capabilities (`security.capability`) are an
 //! extended attribute, which the kernel removes itself.
 
 use crate::plan::Then;
@@ -52,23 +53,16 @@ pub(crate) fn lost_by(file: &Attributes) -> Option<u16> {
 
 /// The next operation of a request that takes the privileges of `file`: a change of its mode, if it has some, and else the operation behind. A
 /// change of attributes is one with that of the mode, so no crash comes between; before other operations it is the safe half of both.
-pub(crate) fn drop_before<'a>(
-    file: &Attributes,
-    operation: &mut Operation<'a>,
-    then: &mut Then<'a>,
-    behind: &mut Option<(Operation<'a>, Then<'a>)>,
-) {
+pub(crate) fn drop_before<'a>(file: &Attributes, behind: (Operation<'a>, Then<'a>)) -> (Operation<'a>, Then<'a>) {
     let mode = lost_by(file);
-    match (*behind, mode) {
-        (Some((Operation::SetAttributes { inode, changes }, next)), _) => {
-            let changes = Changes { mode: changes.mode.or(mode), ..changes };
-            (*operation, *then) = (Operation::SetAttributes { inode, changes }, next);
+    match behind {
+        (Operation::SetAttributes { inode, changes }, then) => {
+            (Operation::SetAttributes { inode, changes: Changes { mode: changes.mode.or(mode), ..changes } }, then)
         }
-        (Some(_), Some(_)) => {
+        _ if mode.is_some() => {
             let changes = Changes { mode, ..Changes::default() };
-            *operation = Operation::SetAttributes { inode: file.inode, changes };
+            (Operation::SetAttributes { inode: file.inode, changes }, Then::DropPrivileges)
         }
-        (Some((next_operation, next)), None) => (*operation, *then) = (next_operation, next),
-        (None, _) => unreachable!("an operation is behind the loss of privileges"),
+        _ => behind,
     }
 }

@@ -92,6 +92,8 @@ pub struct Pending<'a> {
     behind: Option<(Operation<'a>, Then<'a>)>,
     /// Whether a truncation by an open takes the privileges of the file.
     drops_privileges: bool,
+    /// The file, when it has lost its privileges and no reply says so.
+    has_lost: Option<Inode>,
     /// Of the operation, once it has been attempted.
     ticket: Option<Ticket>,
 }
@@ -176,7 +178,7 @@ impl Session {
 
     fn pending<'a>(&self, head: Head, body: &Body<'_>, operation: Operation<'a>, then: Then<'a>) -> Pending<'a> {
         let drops_privileges = self.privileges.are_dropped(&head, body);
-        let pending = Pending { head, operation, then, behind: None, drops_privileges, ticket: None };
+        let pending = Pending { head, operation, then, behind: None, drops_privileges, has_lost: None, ticket: None };
         match inode(head.nodeid) {
             // What is opened, or made, has its attributes asked for in any case.
             Ok(inode) if drops_privileges && !matches!(then, Then::Open { .. } | Then::Create { .. }) => Pending {
@@ -203,16 +205,12 @@ impl Session {
             let Some(result) = fs.attempt(now, clock, ticket, &pending.operation) else { return false };
             pending.ticket = None;
             match self.conclude(fs, pending, result, answer) {
-                Ok(Step::Over) => {
-                    answer.finish();
-                    return true;
-                }
-                Ok(Step::Next) => {}
-                Err(errno) => {
-                    answer.refuse(pending.head.unique, errno);
-                    return true;
-                }
+                Ok(Step::Over) => answer.finish(),
+                Ok(Step::Next) => continue,
+                Err(errno) => answer.refuse(pending.head.unique, errno),
             }
+            answer.changed = pending.has_lost;
+            return true;
         }
     }
 
@@ -361,6 +359,7 @@ impl Session {
             check_kind(found.kind, matches!(pending.then, Then::Open { is_directory: true, .. }))?;
             if truncates {
                 let mode = privileges::lost_by(found).filter(|_| pending.drops_privileges);
+                pending.has_lost = mode.map(|_| found.inode);
                 let changes = Changes { mode, size: Some(0), ..Changes::default() };
                 pending.operation = Operation::SetAttributes { inode: found.inode, changes };
                 pending.then = Then::Truncated { is_entry };
@@ -368,7 +367,12 @@ impl Session {
             }
         }
         if let (Then::DropPrivileges, Reply::Attributes(found)) = (pending.then, &reply) {
-            privileges::drop_before(found, &mut pending.operation, &mut pending.then, &mut pending.behind);
+            let behind = pending.behind.expect("an operation is behind the loss of privileges");
+            let (operation, then) = privileges::drop_before(found, behind);
+            if let Then::DropPrivileges = then {
+                pending.has_lost = Some(found.inode);
+            }
+            (pending.operation, pending.then) = (operation, then);
             return Ok(Step::Next);
         }
         answer.start(pending.head.unique);

@@ -7,7 +7,7 @@
 //!
 //! Numbers and layouts are those of the kernel's public header `include/uapi/linux/fuse.h`, version 7.38; comments name its structs and constants.
 
-use zerocopy::byteorder::native_endian::{I32, U16, U32, U64};
+use zerocopy::byteorder::native_endian::{I32, I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `FUSE_KERNEL_VERSION`: the only major version of the protocol.
@@ -22,6 +22,11 @@ pub const ROOT_ID: u64 = 1;
 
 /// Bytes of a page, the unit of [`InitOut::max_pages`] (on machines with larger pages a request may carry more than it announces).
 pub const PAGE_BYTES: usize = 4096;
+
+/// `FUSE_NOTIFY_INVAL_INODE`, in place of the error of a reply.
+pub const NOTIFY_INVAL_INODE: i32 = 2;
+/// Bytes of this notification.
+pub const NOTICE_BYTES: usize = size_of::<OutHeader>() + size_of::<NotifyInvalInodeOut>();
 
 /// Opcodes (`enum fuse_opcode`).
 pub mod opcode {
@@ -664,6 +669,15 @@ layout! {
     SyncfsIn: 8 {
         /// Zero.
         padding: U64,
+    }
+    /// `fuse_notify_inval_inode_out`.
+    NotifyInvalInodeOut: 24 {
+        /// The file.
+        ino: U64,
+        /// First byte that is no longer what the kernel remembers; below zero: attributes alone.
+        off: I64,
+        /// How many bytes.
+        len: I64,
     }
     /// `fuse_dirent`, before a name that is padded to 8 bytes.
     Dirent: 24 {

@@ -43,7 +43,10 @@ fn write_drops_privileges_if_the_kernel_says_so() {
         assert_eq!(mode(&mut host, file), made, "its writer may set these bits");
         write(&mut host, file, write_flag::KILL_SUIDGID);
         // Without the group's right to execute, set-group-ID means something else, and stays.
+        let notice = host.answer.notice();
+        assert_eq!(notice.is_some(), made != left, "the kernel goes on with the mode that it remembers otherwise");
         assert_eq!((mode(&mut host, file), host.size(file)), (left, 3));
+        assert_eq!(host.answer.notice(), None);
     }
 }
 
