@@ -15,6 +15,8 @@
 //! - `ACCESS`, `FLUSH`, `INTERRUPT` with `ENOSYS`: the kernel checks permissions itself (`default_permissions`), writes its cache before it flushes,
 //!   and then sends none of these again. So a request is not interrupted, but ends.
 //! - Attributes in the `system.` namespace, those of access control lists among them, with `EOPNOTSUPP`: nothing here would obey them.
+//! - `LSEEK` with `ENOSYS`, if the kernel collects writes: it asks for data and holes without writing what it has collected, and would be told of a
+//!   hole where it has data. So it takes each file for one without holes.
 //! - `TMPFILE` and everything unknown with `ENOSYS`.
 
 use crate::answer::{self, Answer};
@@ -78,6 +80,8 @@ pub struct Session {
     phase: Phase,
     references: References,
     privileges: Privileges,
+    /// The kernel has written bytes of which the file system does not know.
+    collects_writes: bool,
     counts: SessionCounts,
 }
 
@@ -117,7 +121,7 @@ impl Session {
     #[must_use]
     pub fn new() -> Session {
         let (references, privileges, counts) = Default::default();
-        Session { phase: Phase::New, references, privileges, counts }
+        Session { phase: Phase::New, references, privileges, collects_writes: false, counts }
     }
 
     /// Whether the kernel has opened the connection, and not closed it.
@@ -286,6 +290,7 @@ impl Session {
                 let was_open = inode(head.nodeid).is_ok_and(|inode| self.references.close(fs, inode));
                 self.counts.unbalanced += u64::from(!was_open);
             }
+            Body::Lseek { .. } if self.collects_writes => return Some(Err(Errno::NOSYS)),
             Body::Access | Body::Flush | Body::Interrupt { .. } | Body::Tmpfile => return Some(Err(Errno::NOSYS)),
             Body::Unknown { .. } => {
                 self.counts.unknown += 1;
@@ -322,7 +327,9 @@ impl Session {
             unused: Default::default(),
         });
         answer.finish();
-        self.privileges = Privileges::agreed(init.flags.get() & FLAGS);
+        let agreed = init.flags.get() & FLAGS;
+        self.privileges = Privileges::agreed(agreed);
+        self.collects_writes = agreed & init_flag::WRITEBACK_CACHE != 0;
         // A kernel with a later major version sends its INIT again, with the version of the reply.
         if major == wire::MAJOR {
             self.phase = Phase::Open;

@@ -211,6 +211,20 @@ fn names_links_and_kinds_are_those_of_a_file_system() {
     assert!(!served.was_busy);
 }
 
+#[test]
+fn seek_finds_bytes_that_the_kernel_has_not_written() {
+    let Some(mounted) = instant() else { return };
+    let file = File::create_new(mounted.path().join("file")).unwrap();
+    file.set_len(1 << 20).unwrap();
+    file.write_all_at(b"in the kernel's cache", 500_000).unwrap();
+    let data = rustix::fs::seek(&file, SeekFrom::Data(0)).expect("there are bytes");
+    assert!(data <= 500_000, "{data}");
+    let hole = rustix::fs::seek(&file, SeekFrom::Hole(500_000)).unwrap();
+    assert!(hole > 500_000, "{hole}");
+    drop(file);
+    let _ = mounted.stop();
+}
+
 /// Some times are the kernel's and some are the file system's.
 #[test]
 fn times_of_a_file_never_go_back() {
