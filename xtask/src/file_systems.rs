@@ -21,7 +21,7 @@ use volume::Volume;
 
 /// Programs that suites need beside those of the system tests, and the Debian packages that hold them.
 const PROGRAMS: [(&str, &str); 4] =
-    [("postmark", "postmark"), ("bonnie++", "bonnie++"), ("git", "git"), ("fio", "fio")];
+    [("postmark", "postmark"), ("bonnie++", "bonnie++"), ("git", "git"), ("kill", "procps")];
 
 /// Suites that are crates, with the versions that these steps know. They are run, and nothing here is linked with them.
 const CRATES: [(&str, &str); 2] = [("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
