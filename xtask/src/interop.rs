@@ -1,12 +1,12 @@
 //! `cargo xtask interop`: the system tests with NVMe hosts that are not ours, with as many rounds as one has time for, SQLite's own suites on a
-//! store of pages, and a storm of hosts of our own that come and go, for as many minutes.
+//! store of pages, suites of file systems on a mounted ALFS, and a storm of hosts of our own that come and go, for as many minutes.
 //!
 //! They are those that `test` runs, where what repeats (a server that dies, a host that comes back) does so twice, and the
 //! storm lasts a second. Of fio's own tests of zoned drives, `test` runs a dozen and `interop` all. Crash points that take minutes
 //! are tried here alone, and each recovery from a crash point is cut, where `test` cuts one of three.
 
 use crate::steps::{Outcome, Steps};
-use crate::{linux, setup, shell, sqlite, test, zbd};
+use crate::{file_systems, linux, setup, shell, sqlite, test, zbd};
 use std::process::ExitCode;
 
 /// The arguments of `interop`.
@@ -78,8 +78,11 @@ pub fn run(options: Options) -> ExitCode {
         Outcome::of(shell::run(&mut command))
     });
     match shell::target_directory() {
-        Ok(target) => sqlite::run(&mut steps, &target),
-        Err(error) => _ = steps.run("SQLite's suites", || Outcome::Failed(error)),
+        Ok(target) => {
+            sqlite::run(&mut steps, &target);
+            file_systems::run(&mut steps, &target, options.rounds);
+        }
+        Err(error) => _ = steps.run("SQLite's suites and those of file systems", || Outcome::Failed(error)),
     }
     steps.run("hosts that come and go", || {
         let test = "hosts_that_come_and_go_lose_no_completion_and_no_write_that_was_acknowledged";

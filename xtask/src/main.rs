@@ -12,6 +12,7 @@
 //! | `file-traces` | records what ext4 and F2FS of that kernel write, for an experiment | [`file_traces`] |
 //! | `rocksdb` | a real RocksDB with the plugin for it | [`rocksdb`] |
 //! | `sqlite` | SQLite's own suites on a store of pages | [`mod@sqlite`] |
+//! | `file-systems` | suites and programs of others on a mounted ALFS | [`file_systems`] |
 //! | `package` | what people install OpenFTL with | [`package`] |
 //! | `interop` | the tests with that kernel over many rounds, SQLite's own suites, and a storm of hosts | [`interop`] |
 //!
@@ -21,6 +22,7 @@ mod architecture;
 mod bench;
 mod book;
 mod check;
+mod file_systems;
 mod file_traces;
 mod fuzz;
 mod interop;
@@ -69,6 +71,9 @@ cargo xtask: what a contributor does
                                        on a drive
   cargo xtask sqlite                   SQLite's own programs and scripts, from Debian's source package, built with the VFS and run on
                                        stores of pages
+  cargo xtask file-systems [--rounds N]
+                                       pjdfstest, fsx, stress-ng and other programs on a mounted file system (ALFS), also under
+                                       kill -9 and power cuts; fsx with N seeds, crashes N times (30)
   cargo xtask package files            the program as packages have it (profile dist, with TLS), manual and completions
   cargo xtask package deb [--install-cargo-deb]
                                        a Debian package of them, with cargo-deb
@@ -77,7 +82,7 @@ cargo xtask: what a contributor does
                                        the tests in which Linux is the NVMe host, where they repeat something N times (30),
                                        and hosts that come and go for so long (10); also those with an initiator in user
                                        space that OPENFTL_PYNVMEOF names, all of fio's own tests of zoned drives, and what
-                                       `sqlite` runs
+                                       `sqlite` and `file-systems` run
 
 Exit codes: 0 all is well, 1 a step failed, 2 the command line is wrong.";
 
@@ -99,6 +104,7 @@ fn main() -> ExitCode {
         Some((&"package", rest)) => package::Options::parse(rest).map(package::run),
         Some((&"rocksdb", rest)) => rocksdb::Options::parse(rest).map(rocksdb::run),
         Some((&"sqlite", rest)) => no_arguments("sqlite", rest).map(|()| sqlite::command()),
+        Some((&"file-systems", rest)) => file_systems::command(rest),
         Some((&"interop", rest)) => interop::Options::parse(rest).map(interop::run),
         Some((&"book", rest)) => book::Options::parse(rest).map(book::run),
         Some((&"setup", rest)) => no_arguments("setup", rest).map(|()| setup::run()),
@@ -107,7 +113,7 @@ fn main() -> ExitCode {
         Some((&"fuzz", rest)) => fuzz::Options::parse(rest).map(|options| fuzz::run(&options)),
         Some((command, _)) => Err(format!(
             "there is no command `{command}`; there are check, test, bench, book, setup, fuzz, linux, file-traces, \
-             rocksdb, sqlite, package and interop"
+             rocksdb, sqlite, file-systems, package and interop"
         )),
     };
     result.unwrap_or_else(|error| {

@@ -20,6 +20,8 @@ pub struct Answer {
     pub(crate) looked_up: Vec<Inode>,
     /// The file that the kernel has open once more, with this reply.
     pub(crate) opened: Option<Inode>,
+    /// The file whose attributes the kernel has to ask for again.
+    pub(crate) changed: Option<Inode>,
 }
 
 impl Answer {
@@ -27,6 +29,23 @@ impl Answer {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// A notification that is written to the device before the reply: attributes that the kernel remembers are not those of the file any more.
+    #[must_use]
+    pub fn notice(&self) -> Option<[u8; wire::NOTICE_BYTES]> {
+        let inode = self.changed?;
+        let head = wire::OutHeader {
+            len: (wire::NOTICE_BYTES as u32).into(),
+            error: wire::NOTIFY_INVAL_INODE.into(),
+            unique: 0.into(),
+        };
+        let body = wire::NotifyInvalInodeOut { ino: u64::from(inode.0).into(), off: (-1).into(), len: 0.into() };
+        let mut bytes = [0; wire::NOTICE_BYTES];
+        let (first, rest) = bytes.split_at_mut(HEAD_BYTES);
+        first.copy_from_slice(head.as_bytes());
+        rest.copy_from_slice(body.as_bytes());
+        Some(bytes)
     }
 
     /// The error of the reply; `None` if it has none, or there is no reply.
@@ -47,6 +66,7 @@ impl Answer {
         self.bytes.clear();
         self.looked_up.clear();
         self.opened = None;
+        self.changed = None;
     }
 
     /// A reply without a body; `push` and its like append to it.

@@ -16,6 +16,7 @@
 //! | [`request`] | bytes in, requests out |
 //! | [`answer`] | replies, and the references that the kernel gets with them |
 //! | `plan` | the operation of a request |
+//! | `privileges` | set-user-ID and set-group-ID bits of files that change |
 //! | `references` | which files the kernel knows |
 //! | [`session`] | a connection with the kernel, without a device and a clock |
 //! | [`mount`], with `mount_table` | a connection with the kernel, and the folder that shows it |
@@ -27,6 +28,7 @@ pub mod answer;
 pub mod mount;
 mod mount_table;
 mod plan;
+mod privileges;
 mod references;
 pub mod request;
 pub mod serve;

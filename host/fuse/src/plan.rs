@@ -20,6 +20,8 @@ pub(crate) enum Then<'a> {
     Entry,
     /// Attributes.
     Attributes,
+    /// The file loses its [privileges](crate::privileges) if it has some; then the operation of the request follows.
+    DropPrivileges,
     /// A file or folder is opened.
     Open { is_directory: bool, truncates: bool },
     /// An entry, opened; or an attempt to open the file of this name.
@@ -73,7 +75,7 @@ pub(crate) fn plan<'a>(head: &Head, body: &Body<'a>, clock: FileTime) -> Result<
             let file = NewFile { kind: FileKind::Directory, mode: permissions(mode), uid, gid, device: 0 };
             (Operation::Make { parent, name: file_name(name)?, file }, Then::Entry)
         }
-        Body::Create { name, mode, flags } => {
+        Body::Create { name, mode, flags, .. } => {
             let (name, file) = (file_name(name)?, new_file(mode, 0, uid, gid)?);
             if file.kind != FileKind::Regular {
                 return Err(Errno::INVAL);
@@ -96,7 +98,7 @@ pub(crate) fn plan<'a>(head: &Head, body: &Body<'a>, clock: FileTime) -> Result<
         Body::Link { file, name } => {
             (Operation::Link { inode: crate::session::inode(file)?, parent, name: file_name(name)? }, Then::Entry)
         }
-        Body::Open { flags } => {
+        Body::Open { flags, .. } => {
             let truncates = has(flags, OFlags::TRUNC);
             (Operation::Attributes { inode }, Then::Open { is_directory: false, truncates })
         }
@@ -106,7 +108,7 @@ pub(crate) fn plan<'a>(head: &Head, body: &Body<'a>, clock: FileTime) -> Result<
             payload_bytes(bytes as usize)?;
             (Operation::Read { inode, offset, bytes }, Then::Data)
         }
-        Body::Write { offset, data } => {
+        Body::Write { offset, data, .. } => {
             end(offset, data.len() as u64, Errno::FBIG)?;
             let bytes = payload_bytes(data.len())?;
             (Operation::Write { inode, offset, data }, Then::Written { bytes })

@@ -73,13 +73,13 @@ pub enum Body<'a> {
     /// One name more, in the folder.
     Link { file: u64, name: &'a [u8] },
     /// An open file.
-    Open { flags: u32 },
+    Open { flags: u32, drops_privileges: bool },
     /// A new and open file.
-    Create { name: &'a [u8], mode: u32, flags: u32 },
+    Create { name: &'a [u8], mode: u32, flags: u32, drops_privileges: bool },
     /// Bytes of a file.
     Read { offset: u64, bytes: u32 },
     /// Bytes for a file.
-    Write { offset: u64, data: &'a [u8] },
+    Write { offset: u64, data: &'a [u8], drops_privileges: bool },
     /// Room.
     Statfs,
     /// An open file less.
@@ -183,10 +183,16 @@ impl<'a> Body<'a> {
                 let head: &wire::LinkIn = fields.layout()?;
                 Body::Link { file: head.oldnodeid.get(), name: fields.last_text()? }
             }
-            opcode::OPEN => Body::Open { flags: fields.layout::<wire::OpenIn>()?.flags.get() },
+            opcode::OPEN => {
+                let head: &wire::OpenIn = fields.layout()?;
+                let drops_privileges = head.open_flags.get() & wire::open_in_flag::KILL_SUIDGID != 0;
+                Body::Open { flags: head.flags.get(), drops_privileges }
+            }
             opcode::CREATE => {
                 let head: &wire::CreateIn = fields.layout()?;
-                Body::Create { name: fields.last_text()?, mode: head.mode.get(), flags: head.flags.get() }
+                let drops_privileges = head.open_flags.get() & wire::open_in_flag::KILL_SUIDGID != 0;
+                let name = fields.last_text()?;
+                Body::Create { name, mode: head.mode.get(), flags: head.flags.get(), drops_privileges }
             }
             opcode::READ => {
                 let head: &wire::ReadIn = fields.layout()?;
@@ -194,7 +200,8 @@ impl<'a> Body<'a> {
             }
             opcode::WRITE => {
                 let head: &wire::WriteIn = fields.layout()?;
-                Body::Write { offset: head.offset.get(), data: fields.payload(head.size.get())? }
+                let drops_privileges = head.write_flags.get() & wire::write_flag::KILL_SUIDGID != 0;
+                Body::Write { offset: head.offset.get(), data: fields.payload(head.size.get())?, drops_privileges }
             }
             opcode::STATFS => Body::Statfs,
             opcode::RELEASE => fields.layout::<wire::ReleaseIn>().map(|_| Body::Release)?,

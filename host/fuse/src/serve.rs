@@ -197,9 +197,9 @@ impl Drop for Leaving<'_> {
     }
 }
 
-fn write(device: &OwnedFd, answer: &Answer) -> Result<(), Errno> {
+fn write(device: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
     loop {
-        match rustix::io::write(device, answer.bytes()) {
+        match rustix::io::write(device, bytes) {
             Err(Errno::INTR) => {}
             result => return result.map(drop),
         }
@@ -252,7 +252,11 @@ impl<F: FileSystem> Shared<'_, F> {
 
     /// Hands an answer to the kernel. Returns `false` if the connection is over.
     fn deliver(&self, device: &OwnedFd, answer: &mut Answer) -> bool {
-        let Err(errno) = write(device, answer) else { return true };
+        if let Some(notice) = answer.notice() {
+            // It is refused if the kernel knows no such file, so it remembers nothing of it.
+            let _ = write(device, &notice);
+        }
+        let Err(errno) = write(device, answer.bytes()) else { return true };
         let mut taken = self.turns.take();
         let Taken { fs, beside: session, .. } = &mut *taken;
         session.undelivered(fs, answer);
@@ -264,7 +268,7 @@ impl<F: FileSystem> Shared<'_, F> {
             errno => {
                 tracing::error!(target: "fuse", %errno, bytes = answer.bytes().len(), "the kernel refuses an answer");
                 answer.fail(Errno::IO);
-                let _ = write(device, answer);
+                let _ = write(device, answer.bytes());
                 true
             }
         }

@@ -15,15 +15,18 @@
 //! - `ACCESS`, `FLUSH`, `INTERRUPT` with `ENOSYS`: the kernel checks permissions itself (`default_permissions`), writes its cache before it flushes,
 //!   and then sends none of these again. So a request is not interrupted, but ends.
 //! - Attributes in the `system.` namespace, those of access control lists among them, with `EOPNOTSUPP`: nothing here would obey them.
+//! - `LSEEK` with `ENOSYS`, if the kernel collects writes: it asks for data and holes without writing what it has collected, and would be told of a
+//!   hole where it has data. So it takes each file for one without holes.
 //! - `TMPFILE` and everything unknown with `ENOSYS`.
 
 use crate::answer::{self, Answer};
 use crate::plan::{Then, plan};
+use crate::privileges::{self, Privileges};
 use crate::references::References;
 use crate::request::{Body, FuseRequest, Head};
 use crate::wire::{self, init_flag, open_flag};
 use openftl_alfs::operation::PAYLOAD_BYTES_MAX;
-use openftl_alfs::{Attributes, Changes, FileKind, FileSystem, FileTime, Inode, Operation, Refusal, Reply, Ticket};
+use openftl_alfs::{Changes, FileKind, FileSystem, FileTime, Inode, Operation, Refusal, Reply, Ticket};
 use openftl_core::Time;
 use rustix::io::Errno;
 
@@ -44,7 +47,8 @@ const FLAGS: u32 = init_flag::ASYNC_READ
     | init_flag::WRITEBACK_CACHE
     | init_flag::PARALLEL_DIROPS
     | init_flag::MAX_PAGES
-    | init_flag::CACHE_SYMLINKS;
+    | init_flag::CACHE_SYMLINKS
+    | init_flag::HANDLE_KILLPRIV_V2;
 
 /// Events of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -75,6 +79,9 @@ enum Phase {
 pub struct Session {
     phase: Phase,
     references: References,
+    privileges: Privileges,
+    /// The kernel has written bytes of which the file system does not know.
+    collects_writes: bool,
     counts: SessionCounts,
 }
 
@@ -85,6 +92,12 @@ pub struct Pending<'a> {
     head: Head,
     operation: Operation<'a>,
     then: Then<'a>,
+    /// What follows [`Then::DropPrivileges`].
+    behind: Option<(Operation<'a>, Then<'a>)>,
+    /// Whether a truncation by an open takes the privileges of the file.
+    drops_privileges: bool,
+    /// The file, when it has lost its privileges and no reply says so.
+    has_lost: Option<Inode>,
     /// Of the operation, once it has been attempted.
     ticket: Option<Ticket>,
 }
@@ -107,7 +120,8 @@ impl Session {
     /// A session that waits for the kernel's `INIT`.
     #[must_use]
     pub fn new() -> Session {
-        Session { phase: Phase::New, references: References::default(), counts: SessionCounts::default() }
+        let (references, privileges, counts) = Default::default();
+        Session { phase: Phase::New, references, privileges, collects_writes: false, counts }
     }
 
     /// Whether the kernel has opened the connection, and not closed it.
@@ -157,12 +171,27 @@ impl Session {
                 None
             }
             None => match plan(&head, &body, clock) {
-                Ok((operation, then)) => Some(Pending { head, operation, then, ticket: None }),
+                Ok((operation, then)) => Some(self.pending(head, &body, operation, then)),
                 Err(errno) => {
                     answer.refuse(head.unique, errno);
                     None
                 }
             },
+        }
+    }
+
+    fn pending<'a>(&self, head: Head, body: &Body<'_>, operation: Operation<'a>, then: Then<'a>) -> Pending<'a> {
+        let drops_privileges = self.privileges.are_dropped(&head, body);
+        let pending = Pending { head, operation, then, behind: None, drops_privileges, has_lost: None, ticket: None };
+        match inode(head.nodeid) {
+            // What is opened, or made, has its attributes asked for in any case.
+            Ok(inode) if drops_privileges && !matches!(then, Then::Open { .. } | Then::Create { .. }) => Pending {
+                operation: Operation::Attributes { inode },
+                then: Then::DropPrivileges,
+                behind: Some((operation, then)),
+                ..pending
+            },
+            _ => pending,
         }
     }
 
@@ -180,16 +209,12 @@ impl Session {
             let Some(result) = fs.attempt(now, clock, ticket, &pending.operation) else { return false };
             pending.ticket = None;
             match self.conclude(fs, pending, result, answer) {
-                Ok(Step::Over) => {
-                    answer.finish();
-                    return true;
-                }
-                Ok(Step::Next) => {}
-                Err(errno) => {
-                    answer.refuse(pending.head.unique, errno);
-                    return true;
-                }
+                Ok(Step::Over) => answer.finish(),
+                Ok(Step::Next) => continue,
+                Err(errno) => answer.refuse(pending.head.unique, errno),
             }
+            answer.changed = pending.has_lost;
+            return true;
         }
     }
 
@@ -265,6 +290,7 @@ impl Session {
                 let was_open = inode(head.nodeid).is_ok_and(|inode| self.references.close(fs, inode));
                 self.counts.unbalanced += u64::from(!was_open);
             }
+            Body::Lseek { .. } if self.collects_writes => return Some(Err(Errno::NOSYS)),
             Body::Access | Body::Flush | Body::Interrupt { .. } | Body::Tmpfile => return Some(Err(Errno::NOSYS)),
             Body::Unknown { .. } => {
                 self.counts.unknown += 1;
@@ -301,6 +327,9 @@ impl Session {
             unused: Default::default(),
         });
         answer.finish();
+        let agreed = init.flags.get() & FLAGS;
+        self.privileges = Privileges::agreed(agreed);
+        self.collects_writes = agreed & init_flag::WRITEBACK_CACHE != 0;
         // A kernel with a later major version sends its INIT again, with the version of the reply.
         if major == wire::MAJOR {
             self.phase = Phase::Open;
@@ -336,10 +365,22 @@ impl Session {
             let is_entry = matches!(pending.then, Then::OpenExisting { .. });
             check_kind(found.kind, matches!(pending.then, Then::Open { is_directory: true, .. }))?;
             if truncates {
-                pending.operation = truncation(found, pending.head.uid);
+                let mode = privileges::lost_by(found).filter(|_| pending.drops_privileges);
+                pending.has_lost = mode.map(|_| found.inode);
+                let changes = Changes { mode, size: Some(0), ..Changes::default() };
+                pending.operation = Operation::SetAttributes { inode: found.inode, changes };
                 pending.then = Then::Truncated { is_entry };
                 return Ok(Step::Next);
             }
+        }
+        if let (Then::DropPrivileges, Reply::Attributes(found)) = (pending.then, &reply) {
+            let behind = pending.behind.expect("an operation is behind the loss of privileges");
+            let (operation, then) = privileges::drop_before(found, behind);
+            if let Then::DropPrivileges = then {
+                pending.has_lost = Some(found.inode);
+            }
+            (pending.operation, pending.then) = (operation, then);
+            return Ok(Step::Next);
         }
         answer.start(pending.head.unique);
         match (pending.then, reply) {
@@ -427,17 +468,6 @@ fn check_kind(kind: FileKind, is_directory: bool) -> Result<(), Errno> {
         (FileKind::Directory, false) => Err(Errno::ISDIR),
         (_, false) => Err(Errno::NXIO),
     }
-}
-
-/// Truncation by an open. The kernel leaves it all to the file system, the set-user-ID and set-group-ID bits included, which others than root
-/// lose.
-fn truncation(file: &Attributes, uid: u32) -> Operation<'static> {
-    let without = match file.mode & 0o010 {
-        0 => file.mode & !0o4000,
-        _ => file.mode & !0o6000,
-    };
-    let mode = (uid != 0 && without != file.mode).then_some(without);
-    Operation::SetAttributes { inode: file.inode, changes: Changes { mode, size: Some(0), ..Changes::default() } }
 }
 
 /// The number of a refusal.

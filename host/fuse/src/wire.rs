@@ -7,7 +7,7 @@
 //!
 //! Numbers and layouts are those of the kernel's public header `include/uapi/linux/fuse.h`, version 7.38; comments name its structs and constants.
 
-use zerocopy::byteorder::native_endian::{I32, U16, U32, U64};
+use zerocopy::byteorder::native_endian::{I32, I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `FUSE_KERNEL_VERSION`: the only major version of the protocol.
@@ -22,6 +22,11 @@ pub const ROOT_ID: u64 = 1;
 
 /// Bytes of a page, the unit of [`InitOut::max_pages`] (on machines with larger pages a request may carry more than it announces).
 pub const PAGE_BYTES: usize = 4096;
+
+/// `FUSE_NOTIFY_INVAL_INODE`, in place of the error of a reply.
+pub const NOTIFY_INVAL_INODE: i32 = 2;
+/// Bytes of this notification.
+pub const NOTICE_BYTES: usize = size_of::<OutHeader>() + size_of::<NotifyInvalInodeOut>();
 
 /// Opcodes (`enum fuse_opcode`).
 pub mod opcode {
@@ -129,6 +134,8 @@ pub mod init_flag {
     pub const MAX_PAGES: u32 = 1 << 22;
     /// `FUSE_CACHE_SYMLINKS`.
     pub const CACHE_SYMLINKS: u32 = 1 << 23;
+    /// `FUSE_HANDLE_KILLPRIV_V2`: the file system drops the set-user-ID and set-group-ID bits of files that change, where a request says so.
+    pub const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
 }
 
 /// Flags of [`SetattrIn::valid`].
@@ -151,6 +158,20 @@ pub mod setattr_flag {
     pub const MTIME_NOW: u32 = 1 << 8;
     /// `FATTR_CTIME`: the kernel's writeback cache alone sends it.
     pub const CTIME: u32 = 1 << 10;
+    /// `FATTR_KILL_SUIDGID`: the set-user-ID and set-group-ID bits are dropped.
+    pub const KILL_SUIDGID: u32 = 1 << 11;
+}
+
+/// Flags of [`OpenIn::open_flags`] and [`CreateIn::open_flags`].
+pub mod open_in_flag {
+    /// `FUSE_OPEN_KILL_SUIDGID`: a truncation drops the set-user-ID and set-group-ID bits.
+    pub const KILL_SUIDGID: u32 = 1 << 0;
+}
+
+/// Flags of [`WriteIn::write_flags`].
+pub mod write_flag {
+    /// `FUSE_WRITE_KILL_SUIDGID`: the set-user-ID and set-group-ID bits are dropped.
+    pub const KILL_SUIDGID: u32 = 1 << 2;
 }
 
 /// Flags of [`OpenOut::open_flags`].
@@ -464,7 +485,7 @@ layout! {
     OpenIn: 8 {
         /// Flags of `open(2)`.
         flags: U32,
-        /// Not used.
+        /// See [`open_in_flag`].
         open_flags: U32,
     }
     /// `fuse_create_in`, before a name.
@@ -475,7 +496,7 @@ layout! {
         mode: U32,
         /// Applied already.
         umask: U32,
-        /// Not used.
+        /// See [`open_in_flag`].
         open_flags: U32,
     }
     /// `fuse_open_out`.
@@ -523,7 +544,7 @@ layout! {
         offset: U64,
         /// How many bytes.
         size: U32,
-        /// Not used.
+        /// See [`write_flag`].
         write_flags: U32,
         /// Not used.
         lock_owner: U64,
@@ -648,6 +669,15 @@ layout! {
     SyncfsIn: 8 {
         /// Zero.
         padding: U64,
+    }
+    /// `fuse_notify_inval_inode_out`.
+    NotifyInvalInodeOut: 24 {
+        /// The file.
+        ino: U64,
+        /// First byte that is no longer what the kernel remembers; below zero: attributes alone.
+        off: I64,
+        /// How many bytes.
+        len: I64,
     }
     /// `fuse_dirent`, before a name that is padded to 8 bytes.
     Dirent: 24 {

@@ -4,4 +4,5 @@ mod golden;
 mod malformed;
 mod memory;
 mod mounted;
+mod privileges;
 mod sessions;

@@ -29,10 +29,26 @@ fn init_agrees_on_a_version_features_and_big_writes() {
         hex("38 00 00 00 1a 00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 \
          00 00 00 00 00 00 00 00 07 00 00 00 2c 00 00 00 00 00 02 00 fb ff ff 7f");
     let wanted =
-        hex("50 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 07 00 00 00 26 00 00 00 00 00 02 00 39 e0 c5 00 \
+        hex("50 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 07 00 00 00 26 00 00 00 00 00 02 00 39 e0 c5 10 \
          00 02 80 01 00 00 10 00 01 00 00 00 00 01 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 \
          00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00");
     assert_eq!(host.raw(&request), wanted);
+}
+
+#[test]
+fn write_that_drops_privileges_has_the_kernel_ask_for_attributes() {
+    let mut host = Host::new(Memory::new(Nanos::ZERO));
+    let file = host.make("f", 0o104_755);
+    assert_eq!(file, 2);
+    // WRITE of one byte with FUSE_WRITE_KILL_SUIDGID.
+    let request =
+        hex("51 00 00 00 10 00 00 00 06 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 e8 03 00 00 e9 03 00 00 \
+         2a 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01 00 00 00 04 00 00 00 \
+         00 00 00 00 00 00 00 00 01 84 00 00 00 00 00 00 61");
+    assert_eq!(host.raw(&request), hex("18 00 00 00 00 00 00 00 06 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00"));
+    let wanted = hex("28 00 00 00 02 00 00 00 00 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 \
+         ff ff ff ff ff ff ff ff 00 00 00 00 00 00 00 00");
+    assert_eq!(host.answer.notice().expect("a notification").to_vec(), wanted);
 }
 
 #[test]

@@ -212,6 +212,38 @@ fn names_links_and_kinds_are_those_of_a_file_system() {
 }
 
 #[test]
+fn seek_finds_bytes_that_the_kernel_has_not_written() {
+    let Some(mounted) = instant() else { return };
+    let file = File::create_new(mounted.path().join("file")).unwrap();
+    file.set_len(1 << 20).unwrap();
+    file.write_all_at(b"in the kernel's cache", 500_000).unwrap();
+    let data = rustix::fs::seek(&file, SeekFrom::Data(0)).expect("there are bytes");
+    assert!(data <= 500_000, "{data}");
+    let hole = rustix::fs::seek(&file, SeekFrom::Hole(500_000)).unwrap();
+    assert!(hole > 500_000, "{hole}");
+    drop(file);
+    let _ = mounted.stop();
+}
+
+/// Some times are the kernel's and some are the file system's.
+#[test]
+fn times_of_a_file_never_go_back() {
+    let Some(mounted) = instant() else { return };
+    let time = |metadata: fs::Metadata| (metadata.ctime(), metadata.ctime_nsec());
+    for number in 0..100 {
+        let path = mounted.path().join(format!("file-{number}"));
+        let mut file = File::create_new(&path).unwrap();
+        let made = time(file.metadata().unwrap());
+        file.write_all(b"in the kernel's cache").unwrap();
+        let written = time(file.metadata().unwrap());
+        fs::rename(&path, path.with_extension("renamed")).unwrap();
+        let renamed = time(file.metadata().unwrap());
+        assert!(made <= written && written <= renamed, "file {number}: {made:?}, {written:?}, {renamed:?}");
+    }
+    let _ = mounted.stop();
+}
+
+#[test]
 fn extended_attributes_holes_and_room_are_passed_on() {
     let Some(mounted) = instant() else { return };
     let path = mounted.path().join("file");

@@ -3,7 +3,7 @@
 use openftl_alfs::FileTime;
 use openftl_core::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How time passes for a file system. All threads that use it ask.
 pub trait ServeClock: Send + Sync {
@@ -13,12 +13,11 @@ pub trait ServeClock: Send + Sync {
     /// For how long to sleep until `due`. Zero: it has come, or the clock has jumped there.
     fn until(&self, due: Time) -> Duration;
 
-    /// The time of day, for the times of files.
+    /// The time of day, for the times of files. It is the kernel's time of its last tick, as the kernel has it for files whose writes it
+    /// collects: with a finer one here, a file would be changed before it was made.
     fn time_of_day(&self) -> FileTime {
-        match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => FileTime { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() },
-            Err(_) => FileTime::default(),
-        }
+        let tick = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        FileTime { seconds: tick.tv_sec, nanoseconds: tick.tv_nsec as u32 }
     }
 }
 

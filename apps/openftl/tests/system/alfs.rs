@@ -25,16 +25,21 @@ segment_width = 4
 max_open_segments = 8
 "#;
 
-const NEEDS: [Need; 3] = [Need::Fuse, Need::Program("fusermount3"), Need::Command("alfs")];
+/// What a mounted file system needs.
+pub const NEEDS: [Need; 3] = [Need::Fuse, Need::Program("fusermount3"), Need::Command("alfs")];
 
-struct Volume {
-    folder: tempfile::TempDir,
+/// A drive with an empty file system.
+pub struct Volume {
+    /// Where all of it is.
+    pub folder: tempfile::TempDir,
     drive: String,
-    mount: PathBuf,
+    /// The folder that shows the file system.
+    pub mount: PathBuf,
 }
 
 impl Volume {
-    fn make() -> Volume {
+    /// A new one.
+    pub fn make() -> Volume {
         let folder = tempfile::tempdir().unwrap();
         let (description, drive) = (folder.path().join("alfs.toml"), folder.path().join("alfs.oftl"));
         let mount = folder.path().join("files");
@@ -46,20 +51,33 @@ impl Volume {
         Volume { folder, drive, mount }
     }
 
-    fn mount(&self) -> Running {
-        self.mount_of(&self.drive)
+    /// Mounts it.
+    pub fn mount(&self) -> Running {
+        self.mount_of(&self.drive, &[])
+    }
+
+    /// Mounts it for other users, too.
+    pub fn mount_for_all(&self) -> Running {
+        self.mount_of(&self.drive, &["--allow-other"])
     }
 
     /// Mounts a drive, this one or a served one.
-    fn mount_of(&self, drive: &str) -> Running {
+    fn mount_of(&self, drive: &str, words: &[&str]) -> Running {
         let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
         let outside = device(self.folder.path());
-        let mut server = Running::start(&openftl(), ["alfs", "mount", drive, text(&self.mount)]);
+        let mut server = Running::start(&openftl(), [&["alfs", "mount", drive, text(&self.mount)], words].concat());
         wait_for("the mount", || {
             assert!(server.ended().is_none(), "{}", server.stderr());
             device(&self.mount).filter(|found| Some(*found) != outside)
         });
         server
+    }
+
+    /// Unmounts it, and looks whether all of it agrees.
+    pub fn unmount(&self, server: Running) {
+        run("fusermount3", ["-u", text(&self.mount)]).succeeded();
+        server.wait().succeeded();
+        self.fsck();
     }
 
     fn fsck(&self) {
@@ -121,7 +139,7 @@ fn what_was_synced_to_a_served_drive_is_there_when_its_server_is_killed_or_its_p
     let bytes = |round: u8| vec![round + 1; 300_000 + usize::from(round) * 1000];
     for round in 0..4 {
         let address = uri(&server);
-        let mut mount = volume.mount_of(&address);
+        let mut mount = volume.mount_of(&address, &[]);
         for earlier in 0..round {
             let path = volume.mount.join(format!("synced {earlier}"));
             assert!(fs::read(path).unwrap() == bytes(earlier), "file {earlier} in round {round}");

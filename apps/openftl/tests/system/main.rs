@@ -29,6 +29,7 @@
 //! | [`pynvmeof`] | an NVMe host in user space that is not ours |
 //! | [`rocksdb`] | RocksDB's own programs on a table drive |
 //! | [`alfs`] | a file system that manages its own flash, mounted |
+//! | [`file_systems`] | programs of others on such a mount |
 //! | [`activation`] | sockets that a service manager passes, and what it is told |
 //! | [`scripts`] | what scripts ask of a server |
 //! | [`segments`] | a drive of append-only segments |
@@ -55,6 +56,7 @@ mod documents;
 mod drive;
 mod durability;
 mod environment;
+mod file_systems;
 mod filesystem;
 mod fio;
 mod inspect;
