@@ -130,6 +130,12 @@ impl BlockFtl {
         !self.flash.is_handed_over() || self.flash.under_way > u32::from(self.scrub.reading.is_some())
     }
 
+    /// Whether reads are under way, but for those of collection and of the scrub.
+    #[must_use]
+    pub fn has_reads(&self) -> bool {
+        self.flash.reads.under_way() > u32::from(self.scrub.reading.is_some())
+    }
+
     /// Reads the next blocks that are due.
     pub(crate) fn advance_scrub(&mut self, tenant: &dyn Tenant) {
         let now = self.flash.now;

@@ -113,7 +113,7 @@ pub(crate) fn read_window(
     let lost = vec![false; frames.len()];
     pages.log_window = Some(Window { first, frames, lost, commands });
     ftl.hand_over();
-    ftl.run(clock, pages, |ftl| ftl.flash.reads.under_way() == 0)?;
+    ftl.run(clock, pages, |ftl| !ftl.has_reads())?;
     let Window { frames, lost, .. } = pages.log_window.take().expect("it was read");
     Ok((frames, lost))
 }

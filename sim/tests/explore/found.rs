@@ -45,22 +45,6 @@ fn a_write_waits_for_room_and_not_for_the_end_of_a_scrub_that_is_late() {
     assert_eq!(explore(&run).failure, None);
 }
 
-/// Found by the explorer. 1,970: after a power cut a segment went on behind a unit that could be read once more and never again, and what had been saved
-/// of that unit was given up. 5,039: a file system on a drive that had worn out read zeroes where its last blocks had been.
-#[test]
-fn histories_of_files_that_once_failed_pass() {
-    for (seed, steps) in [(1_970, FADING_UNIT), (5_039, WORN_OUT_BELOW_FILES)] {
-        explored(Run { steps: parse_steps(steps).unwrap(), ..Run::draw_of(seed, Drives::Files) });
-    }
-}
-
-const FADING_UNIT: &str = "jsync0 jsymlink0 jmake0 jwrite85411 c jmake4 jzero6655 jbegin-sync0 jwrite48125 jwrite29507 i1000 x1/80/67 \
-    jwrite0 jsync0 x81~9180 jwrite36019 jmake5552 jmake-folder2 jwrite24078 jwrite23788 jwrite11523 jsync0 \
-    jwrite99619 jbegin-sync0 jwrite5285 jwrite36967 jsync0 jwrite163 i1000 jbegin-sync0";
-const WORN_OUT_BELOW_FILES: &str = "x1/47/42+23t/86+24~4622 x1+18 x1~190 x109+28/144 jbegin-sync0 jmake0 jmake1 jmake-special1 jwrite71005 \
-    jwrite90236 jidle77189 jidle0 jmake-folder2 jwrite14448 jbegin-sync0 x91/105+14/1 i62500 jmake-special0 \
-    jbegin-sync0 jwrite105 i2000000 jwrite-far0 junlink0 jbegin-sync0 i1000000 jwrite0";
-
 /// Found by the explorer. 72,069,913: a drive that was opened again took chunks in which programs had failed for good ones.
 /// 72,112,075: a table that waited for room had the drive flushed again and again for a deletion that was not acknowledged.
 /// 72,512,845: a drive that collects the oldest chunks first took itself for full beside seventy that held nothing.
@@ -697,13 +681,4 @@ fn histories_of_zones_that_once_failed_pass() {
     }
     // Each of many power cuts, soon after one another, left chunks that nobody knew, and none came back before the next.
     assert_eq!(explore(&Run::draw_of(70_016_603, Drives::Zones)).failure, None);
-}
-
-/// A chunk whose pages were elsewhere by the end of the log came back before that end was written again. The next power cut took the end.
-#[test]
-fn chunks_of_pages_come_back_when_what_was_found_of_the_log_is_durable() {
-    let steps = "S0+1 i25000 A0+4 x20/59 S0+76 D0+1 S2413+1 S0+189 S4799+69 Q0+1 S5837+167 A1828+1 D0+1 Q0+1 x1/68 A0+85 S0+13 R0+0 \
-                 S0+142 Q0+1 S0+92 A0+100 S0+50 f Q0+1 Q0+1 A0+3 x1+3/1/1/50 x1+26~4492/143~3437/1/113 A0+13";
-    let run = Run::with_steps(1_520, Drives::Pages, parse_steps(steps).unwrap()).unwrap();
-    assert_eq!(explore(&run).failure, None);
 }

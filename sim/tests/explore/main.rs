@@ -2,6 +2,7 @@
 //! explorer has found before.
 
 mod found;
+mod found_in_stores;
 mod worn_out;
 
 use openftl_sim::step::{parse_steps, write_steps};
