@@ -179,7 +179,7 @@ fn a_served_drive_that_is_mounted_is_refused_to_others_until_one_preempts_it() {
     let server = serve(&volume);
     let (address, other) = (uri(&server), volume.folder.path().join("other"));
     fs::create_dir(&other).unwrap();
-    let mut first = volume.mount_of(&address);
+    let mut first = volume.mount_of(&address, &[]);
     write_durably(&volume.mount.join("first"), b"first");
     let mount = |words: &[&str]| run_openftl([&["alfs", "mount", &address, text(&other)][..], words].concat());
     let taken = ["another host writes to the drive", "controller", "--preempt"];
@@ -206,7 +206,7 @@ fn a_served_drive_that_is_mounted_is_refused_to_others_until_one_preempts_it() {
     ended.failed().saying(&["what was not synced is lost"]);
     run_openftl(["alfs", "fsck", &address]).succeeded();
     // Of a mount that was killed nothing is left that another one would have to be told of.
-    let mut second = volume.mount_of(&address);
+    let mut second = volume.mount_of(&address, &[]);
     assert_eq!(fs::read(volume.mount.join("second")).unwrap(), b"second\n");
     second.kill();
     drop(second);
