@@ -104,7 +104,7 @@ impl Pages {
         is_carried
             || self.open.iter().flatten().filter(|open| open.failed_at.is_some()).any(|open| {
                 open.pages.iter().find(|page| page.owner != Owner::Dead).is_some_and(|page| match page.owner {
-                    Owner::Group(_) => false,
+                    Owner::Group(_) => lacks(&self.logs, page.place.bytes()) && self.log.spares.is_empty(),
                     Owner::Moves(_) => lacks(&self.moves, page.place.bytes()),
                     _ => lacks(&self.host, page.place.bytes()),
                 })

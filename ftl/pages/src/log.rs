@@ -191,16 +191,22 @@ impl Log {
         self.placed.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)
     }
 
+    /// Whether groups are written again that were found after a power cut.
+    #[must_use]
+    pub fn is_written_again(&self) -> bool {
+        !self.again.is_empty() || !self.left.is_empty()
+    }
+
     /// Whether all groups are on media for good.
     #[must_use]
     pub fn is_secure(&self) -> bool {
-        self.again.is_empty() && self.left.is_empty() && self.placed.iter().all(|placed| placed.is_programmed)
+        !self.is_written_again() && self.placed.iter().all(|placed| placed.is_programmed)
     }
 
     /// The number of the first group that may not be on media for good, with all mutations up to `durable` flushed; 0: nothing is known of any.
     #[must_use]
     pub fn durable_before(&self, durable: u64) -> u64 {
-        if !self.again.is_empty() || !self.left.is_empty() {
+        if self.is_written_again() {
             // What was found after a power cut may have been readable that one time.
             return 0;
         }

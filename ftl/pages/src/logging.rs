@@ -274,7 +274,7 @@ impl PageFtl {
     /// Goes on with the log. Returns whether anything was done.
     pub(crate) fn log(&mut self) -> bool {
         let mut has_acted = false;
-        if !self.pages.log.again.is_empty() || !self.pages.log.left.is_empty() {
+        if self.pages.log.is_written_again() {
             return self.pages.write_again(&mut self.ftl.flash);
         }
         let may_carry = !self.checkpoint.is_quiescing();

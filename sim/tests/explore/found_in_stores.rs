@@ -22,6 +22,16 @@ fn a_store_of_pages_is_opened_though_its_scrub_is_late() {
     assert_eq!(explore(&run).failure, None);
 }
 
+/// Many power cuts in a row left so many chunks that none was free, and the one failed in which the end of the log was written again: the drive waited
+/// for ever.
+#[test]
+fn a_store_of_pages_that_cannot_write_the_end_of_its_log_again_is_opened_to_be_read() {
+    let steps = "x5+18 A0+4 x1 x1 x1+24/72 x15/60 R0+0 A0+4 x9+6 S0+1 f R0+0 x1+18 x1 x1 x1 x1 x67/149/103/116 A1+4 S0+1 f f \
+                 x1+15/53/82/44 x1/120 F0+0 A0+1 x7/114 !close8225";
+    let run = Run::with_steps(910_000_904, Drives::Pages, parse_steps(steps).unwrap()).unwrap();
+    assert_eq!(explore(&run).failure, None);
+}
+
 /// Found by the explorer. 1,970: after a power cut a segment went on behind a unit that could be read once more and never again, and what had been saved
 /// of that unit was given up. 5,039: a file system on a drive that had worn out read zeroes where its last blocks had been.
 #[test]
