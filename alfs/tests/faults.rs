@@ -20,6 +20,14 @@ impl Memory {
         self.mount(drive).unwrap();
     }
 
+    /// The same, read-only.
+    fn cut_and_mount_to_read(&mut self) {
+        let mut drive = self.volume.take().unwrap().into_target();
+        drive.power_cut();
+        let read_only = Options { is_read_only: true, ..Options::default() };
+        self.volume = Some(Volume::mount(drive, read_only, &mut self.clock).map_err(|(_, error)| error).unwrap());
+    }
+
     fn failed(&mut self) -> u64 {
         self.volume().segments().failures
     }
@@ -128,10 +136,7 @@ fn a_segment_with_records_that_fails_makes_the_volume_read_only_and_loses_nothin
     assert_eq!(host.run(&Operation::Sync), Err(Refusal::Device));
     assert_eq!(host.run(&Operation::Write { inode: file, offset: 0, data: b"x" }), Err(Refusal::ReadOnly));
     assert!(host.read(file, 100_000, 1000) == bytes(1, 101_000)[100_000..]);
-    let mut drive = host.volume.take().unwrap().into_target();
-    drive.power_cut();
-    let read_only = Options { is_read_only: true, ..Options::default() };
-    host.volume = Some(Volume::mount(drive, read_only, &mut host.clock).map_err(|(_, error)| error).unwrap());
+    host.cut_and_mount_to_read();
     assert!(host.read(file, 0, 300_000) == bytes(1, 300_000));
 }
 
@@ -184,10 +189,7 @@ fn what_was_over_is_read_as_long_as_a_volume_is_mounted_on_a_drive_that_takes_no
     expected[..200_000].copy_from_slice(&bytes(5, 200_000));
     assert!(host.read(file, 0, 300_000) == expected);
     assert!(host.lookup(Inode::ROOT, "new").is_ok());
-    let mut drive = host.volume.take().unwrap().into_target();
-    drive.power_cut();
-    let read_only = Options { is_read_only: true, ..Options::default() };
-    host.volume = Some(Volume::mount(drive, read_only, &mut host.clock).map_err(|(_, error)| error).unwrap());
+    host.cut_and_mount_to_read();
     assert!(host.read(file, 0, 300_000) == bytes(1, 300_000));
 }
 
