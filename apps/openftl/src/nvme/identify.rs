@@ -182,6 +182,7 @@ impl ControllerFacts {
             (bits::WRITE_ZEROES, "Write Zeroes"),
             (bits::VERIFY, "Verify"),
             (bits::COPY, "Copy"),
+            (bits::RESERVATIONS, "Reservations"),
         ];
         ControllerFacts {
             subsystem_nqn: association.subsystem_nqn().to_owned(),
