@@ -384,29 +384,14 @@ fn verify_ends(
             }
         }
     }
-    // A unit may be missing that failed while others were on their way behind it.
-    let behind = UNITS_UNDER_WAY_MAX * zones.layout.unit_blocks;
-    let ends: Vec<(usize, u32)> = ranges.into_iter().map(|(at, end, _)| (at, end)).collect();
-    rescue_ends(ftl, zones, number, columns, (&ends, behind), known, clock)
-}
-
-/// Reads what is before these ends of columns, and keeps it for another chunk: the unit that was being written when the power went, which may be there
-/// in part, or can be read only for a while, and what its pages may have damaged. A column ends with the first of those blocks that is missing. `behind`:
-/// blocks before those of whose programs one block tells.
-fn rescue_ends(
-    ftl: &mut BlockFtl,
-    zones: &mut Zones,
-    number: u64,
-    columns: &mut [Option<FoundColumn>],
-    (ends, behind): (&[(usize, u32)], u32),
-    known: &[u32],
-    clock: &mut dyn Clock,
-) -> Result<(), OpenError> {
+    // The unit that was being written, and what its pages may have damaged. Before those a unit may be missing that failed while others
+    // were on their way behind it: of each program one block tells.
     let geometry = ftl.flash.geometry;
     let damaged = if geometry.volatile_cache { geometry.mw_cunits } else { 0 } + zones.layout.unit_blocks;
-    for &(at, end) in ends {
+    let behind = UNITS_UNDER_WAY_MAX * zones.layout.unit_blocks;
+    for (at, end, _) in ranges {
         let first = end.saturating_sub(damaged).max(known[at]);
-        let chunk = columns[at].as_ref().expect("only what was found is doubtful").chunk;
+        let chunk = found_of(columns, at).0;
         let programs =
             (first.saturating_sub(behind).max(known[at])..first).filter(|block| block.is_multiple_of(geometry.ws_min));
         let asked: Vec<_> = programs.chain(first..end).map(|block| (at, chunk, block)).collect();
@@ -450,8 +435,10 @@ fn is_begun_unit_there(
 }
 
 /// What [`verify_ends`] does where write pointers tell what is durable, and the record may be behind: a column ends where padding begins, or where
-/// the tail has what the medium lacks, or with what the power cut left of its last unit. Any other block that is missing is an error where it is read, and
-/// the zone goes on behind it: it was durable, or is of a program that failed under a power cut, of which the host never heard that it was.
+/// the tail has what the medium lacks. Any other block that is missing is an error where it is read, and the zone goes on behind it: it was durable,
+/// or is of a program that failed under a power cut, of which the host never heard that it was. The last unit is read once, and is kept for another chunk
+/// if all of it is there: the power may have gone while it was being written, and then it can be read only for a while. A column ends before it if nothing
+/// of it is there.
 fn find_padding(
     ftl: &mut BlockFtl,
     zones: &mut Zones,
@@ -461,7 +448,6 @@ fn find_padding(
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
     let layout = zones.layout;
-    let mut ends = Vec::new();
     for &at in doubtful {
         let found = columns[at].as_ref().expect("only what was found is doubtful");
         let (chunk, end) = (found.chunk, found.write_pointer);
@@ -470,9 +456,20 @@ fn find_padding(
             record.saved.as_ref().is_some_and(|tail| tail.has_committed(of_zone, &layout))
         };
         let (mut good, mut is_over) = (known[at].min(end), false);
+        let last = (end.saturating_sub(1) / layout.unit_blocks * layout.unit_blocks).max(good);
+        let mut rescued = Vec::new();
         while good < end && !is_over {
-            let asked: Vec<_> = (good..end.min(good + READ_BLOCKS)).map(|block| (at, chunk, block)).collect();
-            for read in verify(ftl, zones, record.number, &asked, clock)? {
+            let stop = if good < last { last.min(good + READ_BLOCKS) } else { end };
+            let asked: Vec<_> = (good..stop).map(|block| (at, chunk, block)).collect();
+            let reads = verify(ftl, zones, record.number, &asked, clock)?;
+            let is_last = good >= last;
+            if is_last && reads.iter().all(Result::is_ok) {
+                rescued = reads.into_iter().flatten().collect();
+                good = end;
+                break;
+            }
+            is_over = is_last && reads.iter().all(Result::is_err);
+            for read in reads {
                 is_over = is_over || read == Err(Missing::Padding) || read.is_err() && in_tail(good);
                 good += u32::from(!is_over);
                 if let Ok(frame) = read {
@@ -480,9 +477,11 @@ fn find_padding(
                 }
             }
         }
-        ends.push((at, good));
+        let found = columns[at].as_mut().expect("as above");
+        (found.good, found.readable) = (good, good - rescued.len() as u32);
+        found.rescued = rescued;
     }
-    rescue_ends(ftl, zones, record.number, columns, (&ends, 0), known, clock)
+    Ok(())
 }
 
 /// Why a block of a column is not what it should be.

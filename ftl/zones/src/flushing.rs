@@ -17,9 +17,9 @@
 //! # Flushes without records
 //! On a device whose power cuts take nothing that it has completed, and that holds nothing back, the write pointers of the chunks of a *segment* tell
 //! what is durable. Its record is written when it has other chunks, and when it is 256 blocks behind; in between a flush writes nothing. After a power
-//! cut all that was programmed is the segment's, but for what was being programmed: of its last unit what can be read, which moves to another chunk, since
-//! it may be gone soon. Any other block that the medium has lost may be one that was durable, or of a program that failed when the power
-//! went: either is an error where it is read, and the segment goes on behind it. Zones promise that what was not durable is there as far as the write
+//! cut all that was programmed is the segment's. A last unit that can be read moves to another chunk, since it may be one that was being programmed, and be
+//! gone soon. A block that the medium has lost may be one that was durable, or of a program that failed when the power
+//! went: either is an error where it is read, and the segment goes on behind it, unless nothing of the last unit is there. Zones promise that what was not durable is there as far as the write
 //! pointer or not at all, and so have a new record with each flush.
 //!
 //! Where a zone wants a chunk, and those of zones that were reset wait for their records to be durable, records alone are saved, whatever
