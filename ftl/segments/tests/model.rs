@@ -1,8 +1,8 @@
 //! A drive of segments does what a model of AMF I/O says, after clean stops and crashes, too.
 
 use openftl_blocks::Ftl;
-use openftl_core::{Clock, FrameForm, VirtualClock};
-use openftl_media::{EmulatedDevice, Profile, ProgramFailure, Store, Timing};
+use openftl_core::{Clock, FrameForm, Time, VirtualClock};
+use openftl_media::{DieFate, EmulatedDevice, EraseFate, Profile, ProgramFailure, ProgramFate, Store, Timing};
 use openftl_parts::target::{AppendError, BlockTarget, Durability, IoError, Request, Target};
 use openftl_parts::words::{Access, Handle};
 use openftl_parts::{Config, OpenError};
@@ -404,5 +404,52 @@ fn a_program_that_fails_when_the_power_goes_takes_nothing_with_it_that_was_flush
         world.next = 100;
         world.write(u64::from(written), 4, Durability::Durable).unwrap();
         assert_eq!(world.read(u64::from(written), 4).unwrap(), [100, 101, 102, 103], "width {width}");
+    }
+}
+
+/// Found by the explorer. What a flush had saved of the unit was given up, because the unit was there, and it was gone when it was read again.
+#[test]
+fn a_unit_that_can_be_read_a_few_times_after_a_power_cut_takes_nothing_with_it_that_was_flushed() {
+    for (width, reads) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+        let mut profile = one_shot();
+        (profile.cache.blocks_per_pu, profile.cache.power_loss_protection) = (0, false);
+        let mut world = World::on(profile, width);
+        let unit = world.drive().zones().layout().unit_blocks as usize;
+        // Each column has a chunk, and the first two blocks of the next unit are saved by the flush.
+        let flushed = unit * width as usize + 2;
+        world.write(0, flushed, Durability::Volatile).unwrap();
+        world.run(Request::Flush).unwrap();
+        let mut frames = Vec::new();
+        assert!(world.drive().frames_mut().acquire_many(FrameForm::Bytes, unit, &mut frames));
+        let write = Request::Write {
+            first: flushed as u64,
+            frames: &frames,
+            durability: Durability::Volatile,
+            handle: Handle::NONE,
+        };
+        let now = world.clock.now();
+        world.drive().submit(now, 7, write).unwrap();
+        world.drive().poll(now, &mut Vec::new());
+        // The power goes while the unit is being programmed.
+        let device = world.drive.take().unwrap().into_zones().crash();
+        let cut_at = |until: Time| {
+            let mut device = device.fork().expect("memory").expect("a store in memory");
+            let fate = DieFate { until, program: ProgramFate::Fading { reads }, erase: EraseFate::Kept };
+            let remains = device.power_cut_by_die(until, |_| fate).unwrap();
+            (remains.programs_fading > 0).then_some((device, until))
+        };
+        let instants = device.instants();
+        let (device, until) = instants.iter().rev().find_map(|instant| cut_at(Time(instant.0 - 1))).expect("a program");
+        world.clock = VirtualClock(until);
+        let opened =
+            SegmentFtl::open_with(device, config(), AskedLimits::default(), Access::ReadWrite, &mut world.clock);
+        world.drive = Some(opened.unwrap());
+        let expected: Vec<u64> = (1..=flushed as u64).collect();
+        for is_clean in [false, true, false] {
+            for _ in 0..3 {
+                assert_eq!(world.read(0, flushed).unwrap(), expected, "width {width}, {reads} reads");
+            }
+            world.reopen(is_clean).unwrap();
+        }
     }
 }

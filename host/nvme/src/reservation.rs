@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A registrant is a host, by its identifier, whatever controllers it has and whether it has any at the moment. Nothing is kept
-//! when the server ends (PTPL): its hosts begin without registrations.
+//! when the server ends (PTPL): its hosts begin without registrations. A host that is gone and holds nothing gives way where there is no room for another.
 //!
 //! | type | reads of others | writes of others | reads of registrants | writes of registrants |
 //! |---|---|---|---|---|
@@ -161,6 +161,20 @@ impl Reservation {
     #[must_use]
     pub fn is_holder(&self, host: HostId) -> bool {
         self.held.is_some_and(|held| held.holder == host || held.kind.is_of_all()) && self.is_registered(host)
+    }
+
+    /// Where there is no room for `host` to register, those are registered no longer that are not there and hold nothing: whoever comes and goes under new
+    /// names keeps nobody out.
+    pub fn make_room_for(&mut self, host: HostId, is_there: impl Fn(HostId) -> bool) {
+        if self.registrants.len() < REGISTRANTS_MAX || self.is_registered(host) {
+            return;
+        }
+        let (held, before) = (self.held, self.registrants.len());
+        let is_holder = |one: HostId| held.is_some_and(|held| held.holder == one || held.kind.is_of_all());
+        self.registrants.retain(|one| is_there(one.host) || is_holder(one.host));
+        if self.registrants.len() < before {
+            self.generation = self.generation.wrapping_add(1);
+        }
     }
 
     fn is_registered(&self, host: HostId) -> bool {

@@ -145,6 +145,29 @@ fn no_more_hosts_register_than_there_is_room_for() {
 }
 
 #[test]
+fn hosts_that_are_gone_and_hold_nothing_keep_nobody_from_registering() {
+    for kind in ReservationType::ALL {
+        let mut full = Reservation::default();
+        let hosts: Vec<HostId> = (1..=REGISTRANTS_MAX as u128).map(u128::to_le_bytes).collect();
+        hosts.iter().for_each(|host| _ = full.run(*host, REGISTER, 0, 1).unwrap());
+        full.run(hosts[3], acquire(kind), 1, 0).unwrap();
+        let is_there = |host: HostId| host == hosts[7];
+        let before = full.clone();
+        full.make_room_for(hosts[9], is_there);
+        assert_eq!(full, before, "it is registered already");
+        full.make_room_for(A, is_there);
+        if kind.is_of_all() {
+            assert_eq!(full, before, "all of them hold it");
+            continue;
+        }
+        assert_eq!((full.hosts(), full.holders()), (vec![hosts[3], hosts[7]], vec![hosts[3]]));
+        full.run(A, REGISTER, 0, 1).unwrap();
+        full.make_room_for(B, |_| false);
+        assert_eq!(full.hosts(), [hosts[3], hosts[7], A], "there is room");
+    }
+}
+
+#[test]
 fn a_reservation_is_acquired_by_a_registrant_who_knows_its_key_and_by_one_host() {
     for kind in ReservationType::ALL {
         let mut one = Reservation::with(&[A, B]);

@@ -92,8 +92,13 @@ impl Target {
             unreachable!("a discovery controller has no namespaces")
         };
         let subsystem = self.nvm_subsystem_mut(index);
+        let keys = Keys::of(command, data)?;
         let reservation = &mut subsystem.reservations[namespace as usize - 1];
-        let change = reservation.carry_out(host, command, Keys::of(command, data)?)?;
+        if matches!(command, ReservationCommand::Register { .. }) {
+            let controllers = &subsystem.controllers;
+            reservation.make_room_for(host, |one| controllers.iter().flatten().any(|other| other.host.id == one));
+        }
+        let change = reservation.carry_out(host, command, keys)?;
         if reservation.held().is_some() {
             subsystem.reserved.insert(namespace);
         } else {

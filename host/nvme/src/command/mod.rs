@@ -110,6 +110,17 @@ pub enum Transfer {
     ToHost(u32),
 }
 
+impl Transfer {
+    /// How many bytes, in either direction.
+    #[must_use]
+    pub fn bytes(self) -> u32 {
+        match self {
+            Transfer::None => 0,
+            Transfer::ToController(bytes) | Transfer::ToHost(bytes) => bytes,
+        }
+    }
+}
+
 /// Checks what all commands but those of fabrics have in common (Base, "Submission Queue Entry"): not one half of a fused
 /// pair, and a data pointer that is an SGL.
 ///

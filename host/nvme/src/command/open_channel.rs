@@ -268,18 +268,7 @@ mod tests {
     }
 
     fn parse(opcode: u8, dwords: [u32; 6], length: u32) -> Result<IoCommand, Refusal> {
-        let entry = SubmissionEntry {
-            opcode,
-            flags: SubmissionEntry::PSDT_SGL,
-            namespace: 1.into(),
-            data: SglDescriptor {
-                length: length.into(),
-                identifier: SglDescriptor::TRANSPORT,
-                ..SglDescriptor::default()
-            },
-            dwords_10_15: dwords.map(U32::new),
-            ..SubmissionEntry::default()
-        };
+        let entry = SubmissionEntry::with_data(opcode, 1, length, dwords);
         let mut set = NamespaceSet::default();
         set.insert(1);
         let mut all = vec![None; 64];

@@ -14,7 +14,6 @@ use crate::wire::pages::{
     StoreReport, control, report,
 };
 use crate::wire::status::Status;
-use crate::wire::{SglDescriptor, U32};
 use openftl_pages::place::{GRAIN_BYTES, grains_of};
 use openftl_pages::{SessionId, StoreError};
 use openftl_parts::target::Durability;
@@ -143,22 +142,7 @@ impl PageCommand {
             }
             PageCommand::Store => (opcodes::PAGE_REPORT, [0, 0, size_of::<StoreReport>() as u32, report::STORE, 0, 0]),
         };
-        let bytes = match self.transfer() {
-            Transfer::None => 0,
-            Transfer::ToController(bytes) | Transfer::ToHost(bytes) => bytes,
-        };
-        SubmissionEntry {
-            opcode,
-            flags: SubmissionEntry::PSDT_SGL,
-            namespace: namespace.into(),
-            data: SglDescriptor {
-                length: bytes.into(),
-                identifier: SglDescriptor::TRANSPORT,
-                ..SglDescriptor::default()
-            },
-            dwords_10_15: dwords.map(U32::new),
-            ..SubmissionEntry::default()
-        }
+        SubmissionEntry::with_data(opcode, namespace, self.transfer().bytes(), dwords)
     }
 }
 

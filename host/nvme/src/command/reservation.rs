@@ -10,7 +10,6 @@ use crate::wire::entry::SubmissionEntry;
 use crate::wire::opcode::io as opcodes;
 use crate::wire::reservation::{EXTENDED_REPORT, IGNORE_KEY, ReservationKeys, acquire, persistence, register, release};
 use crate::wire::status::Status;
-use crate::wire::{SglDescriptor, U32};
 use zerocopy::FromBytes;
 
 /// A command about the reservation of a namespace.
@@ -166,22 +165,8 @@ impl ReservationCommand {
                 (opcodes::RESERVATION_RELEASE, [dword, 0])
             }
         };
-        let bytes = match self.transfer() {
-            Transfer::None => 0,
-            Transfer::ToController(bytes) | Transfer::ToHost(bytes) => bytes,
-        };
-        SubmissionEntry {
-            opcode,
-            flags: SubmissionEntry::PSDT_SGL,
-            namespace: namespace.into(),
-            data: SglDescriptor {
-                length: bytes.into(),
-                identifier: SglDescriptor::TRANSPORT,
-                ..SglDescriptor::default()
-            },
-            dwords_10_15: [dwords[0], dwords[1], 0, 0, 0, 0].map(U32::new),
-            ..SubmissionEntry::default()
-        }
+        let dwords = [dwords[0], dwords[1], 0, 0, 0, 0];
+        SubmissionEntry::with_data(opcode, namespace, self.transfer().bytes(), dwords)
     }
 }
 

@@ -7,11 +7,11 @@
 use super::io::IoCommand;
 use super::{Refusal, Transfer};
 use crate::namespace::{Attached, NamespaceKind, TRANSFER_BYTES_MAX, ValueShape};
+use crate::wire::U32;
 use crate::wire::entry::SubmissionEntry;
 use crate::wire::opcode::io as opcodes;
 use crate::wire::status::Status;
 use crate::wire::values::{LIST_BYTES_MIN, option};
-use crate::wire::{SglDescriptor, U32};
 use openftl_parts::target::Durability;
 use openftl_values::{Condition, KEY_BYTES_MAX, Key, ValueError};
 
@@ -94,19 +94,10 @@ impl ValueCommand {
         let length = key.map_or(0, |key| u32::from(key.length()));
         let padded = key.map_or([0; KEY_BYTES_MAX], |key| key.padded());
         let (words, _) = padded.as_chunks::<4>();
-        let word = |at: usize| U32::new(u32::from_le_bytes(words[at]));
+        let word = |at: usize| u32::from_le_bytes(words[at]);
         SubmissionEntry {
-            opcode,
-            flags: SubmissionEntry::PSDT_SGL,
-            namespace: namespace.into(),
-            dwords_2_3: [word(0), word(1)],
-            data: SglDescriptor {
-                length: bytes.into(),
-                identifier: SglDescriptor::TRANSPORT,
-                ..SglDescriptor::default()
-            },
-            dwords_10_15: [bytes.into(), (length | options).into(), 0.into(), 0.into(), word(2), word(3)],
-            ..SubmissionEntry::default()
+            dwords_2_3: [word(0), word(1)].map(U32::new),
+            ..SubmissionEntry::with_data(opcode, namespace, bytes, [bytes, length | options, 0, 0, word(2), word(3)])
         }
     }
 }

@@ -64,6 +64,23 @@ impl SubmissionEntry {
         zerocopy::transmute_ref!(bytes)
     }
 
+    /// A command with these command dwords 10 to 15, and room for so many bytes of data, which the transport moves.
+    #[must_use]
+    pub fn with_data(opcode: u8, namespace: u32, bytes: u32, dwords: [u32; 6]) -> SubmissionEntry {
+        SubmissionEntry {
+            opcode,
+            flags: SubmissionEntry::PSDT_SGL,
+            namespace: namespace.into(),
+            data: SglDescriptor {
+                length: bytes.into(),
+                identifier: SglDescriptor::TRANSPORT,
+                ..SglDescriptor::default()
+            },
+            dwords_10_15: dwords.map(U32::new),
+            ..SubmissionEntry::default()
+        }
+    }
+
     /// Command dword `number`, 10 to 15.
     #[inline]
     #[must_use]
