@@ -295,6 +295,8 @@ impl LoadSpec {
             Model::Trace { file, format, device, beyond, pace } => {
                 let reader =
                     open(file).map_err(|error| LoadError::Open { file: file.clone(), reason: error.to_string() })?;
+                // A host that appends to segments filled them itself.
+                let fill = if drive_segment.is_some() { Share::default() } else { Share::percent(100) };
                 let config = TraceConfig {
                     file: file.clone(),
                     format: *format,
@@ -302,7 +304,7 @@ impl LoadSpec {
                     beyond: *beyond,
                     pace: *pace,
                     drive_blocks,
-                    fill_blocks: self.fill.unwrap_or(Share::percent(100)).of(drive_blocks).min(drive_blocks),
+                    fill_blocks: self.fill.unwrap_or(fill).of(drive_blocks).min(drive_blocks),
                 };
                 Box::new(Trace::new(config, reader))
             }

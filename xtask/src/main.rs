@@ -9,7 +9,7 @@
 //! | `setup` | installs what the system tests need | [`setup`] |
 //! | `fuzz` | libFuzzer on every parser | [`fuzz`] |
 //! | `linux` | builds the Linux kernel that system tests use as an NVMe host | [`linux`] |
-//! | `file-traces` | records what ext4 and F2FS of that kernel write, for an experiment | [`file_traces`] |
+//! | `file-traces` | records what ext4, F2FS and btrfs of that kernel write, for experiments | [`file_traces`] |
 //! | `rocksdb` | a real RocksDB with the plugin for it | [`rocksdb`] |
 //! | `sqlite` | SQLite's own suites on a store of pages | [`mod@sqlite`] |
 //! | `file-systems` | suites and programs of others on a mounted ALFS | [`file_systems`] |
@@ -62,8 +62,8 @@ cargo xtask: what a contributor does
   cargo xtask fuzz TARGET --input FILE runs one input once, such as one that failed
   cargo xtask linux                    builds a Linux kernel that runs as a process, from Debian's linux-source; tests with
                                        Linux as the NVMe host boot it, or the one that OPENFTL_LINUX_UML names
-  cargo xtask file-traces [NAME...]    records in that kernel what ext4 and F2FS write for loads of files and for SQLite: the
-                                       recordings that `openftl reproduce` amf and ox-eleos replay, or those that are named (root,
+  cargo xtask file-traces [NAME...]    records what ext4, F2FS and btrfs of that kernel write for loads of files and for SQLite: the
+                                       recordings that `openftl reproduce` amf, zns and ox-eleos replay, or those that are named (root,
                                        about six minutes)
   cargo xtask rocksdb [--debian]       builds RocksDB in the folder rocksdb where cargo builds, and the plugin for table drives;
                                        with --debian the packages of Debian are used, and db_stress and the plugin are

@@ -4,6 +4,7 @@ mod endpoints;
 mod greeting;
 mod nvme_target;
 mod operators;
+mod recording;
 mod redis_door;
 mod signals;
 
@@ -47,8 +48,10 @@ use openftl_server::{
 };
 use openftl_zones::Face;
 use operators::Operators;
+use recording::Recording;
 use redis_door::RedisDoor;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Instant;
 use tracing::{info, warn};
 
@@ -88,6 +91,7 @@ struct Serving {
     names: Vec<String>,
     /// Served beside what is on the device.
     others: Vec<Device<Flash>>,
+    recording: Option<Recording>,
     voice: Voice,
 }
 
@@ -125,6 +129,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         }
     };
     let home = home(arguments, &settings)?;
+    arguments.record.as_deref().map_or(Ok(()), Recording::expect_new)?;
     match home {
         Home::File(_) => {}
         Home::Memory => settings.expect_no_durability("the drive is kept in memory")?,
@@ -242,6 +247,10 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         }
     }
     let names = names(&home, &namespaces.parts, others.len());
+    let recording = arguments.record.as_deref().map(|path| Recording::begin(path, &names, &namespaces)).transpose()?;
+    if let Some(Recording { recorder, .. }) = &recording {
+        server.set_recorder(Arc::clone(recorder));
+    }
     let listener = listener.unwrap_or_else(|error| {
         voice.tell(&format!("This drive cannot be controlled: {error} (--control names another place)"));
         warn!(target: "control", error, fix = "--control names another place", "the drive cannot be controlled");
@@ -296,7 +305,7 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
     let control = Control::new(listener, names.clone(), namespaces.parts.clone(), Totals::new(server.counters()))?;
     let operators = Operators::new(control, redis)?;
     let companion = announce(arguments, &ready, &stop)?;
-    let mut serving = Serving { server, operators, clock, stop, home, timing, names, others, voice };
+    let mut serving = Serving { server, operators, clock, stop, home, timing, names, others, recording, voice };
     let served = serving.until_stopped(namespaces).and_then(|last| {
         notify::stopping();
         serving.end(last, arguments.json, palette)
@@ -458,8 +467,11 @@ impl Serving {
             }
         };
         totals.redis = redis;
+        let recorded = self.recording.as_ref().map(Recording::finish).transpose();
+        totals.recorded = recorded.as_ref().ok().copied().flatten();
         if json {
-            return say(&totals.json()?);
+            say(&totals.json()?)?;
+            return recorded.map(drop);
         }
         let mut text = totals.farewell(palette);
         for reason in read_only {
@@ -478,7 +490,7 @@ impl Serving {
             };
         }
         self.voice.tell(&text);
-        Ok(())
+        recorded.map(drop)
     }
 }
 

@@ -168,6 +168,7 @@ fn refuse(arguments: &cli::Serve, drive: &TableDrive) -> Result<(), Failure> {
         (arguments.memory, "--memory"),
         (arguments.lie_about_flush, "--lie-about-flush"),
         (arguments.poll.is_some(), "--poll"),
+        (arguments.record.is_some(), "--record"),
         (arguments.timing.is_some(), "--timing"),
         (flags.capacity.is_some(), "--capacity"),
         (flags.over_provisioning.is_some(), "--over-provisioning"),

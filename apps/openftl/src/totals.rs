@@ -27,6 +27,8 @@ pub struct Totals {
     drives: Vec<DriveTotals>,
     /// What Redis clients have done, if there may be any.
     pub redis: Option<RedisCounters>,
+    /// Requests in the recording, if one was made.
+    pub recorded: Option<u64>,
 }
 
 /// The counts of one drive. They begin anew when its power comes on.
@@ -72,6 +74,8 @@ struct Served {
     lies_about_flush: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     redis: Option<RedisCounters>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded: Option<u64>,
     /// Where there are several drives, what each has done; the figures above are those of all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     drives: BTreeMap<String, DriveTotals>,
@@ -80,7 +84,7 @@ struct Served {
 impl Totals {
     /// The server begins.
     pub fn new(counters: Arc<Counters>) -> Totals {
-        Totals { counters, started: Instant::now(), power_cuts: 0, drives: Vec::new(), redis: None }
+        Totals { counters, started: Instant::now(), power_cuts: 0, drives: Vec::new(), redis: None, recorded: None }
     }
 
     /// Writes and flushes of hosts that have ended.
@@ -141,7 +145,7 @@ impl Totals {
     }
 
     fn served(&self) -> Served {
-        let Totals { counters, drives, redis, .. } = self;
+        let Totals { counters, drives, redis, recorded, .. } = self;
         let mut statistics = drives.first().map(|drive| drive.statistics.clone()).unwrap_or_default();
         drives.iter().skip(1).for_each(|drive| statistics.add(&drive.statistics));
         let each = drives.iter().filter(|_| drives.len() > 1).map(|drive| (drive.name.clone(), drive.clone()));
@@ -166,6 +170,7 @@ impl Totals {
             read_only: drives.iter().any(|drive| drive.read_only.is_some()),
             lies_about_flush: drives.iter().any(|drive| drive.lies_about_flush),
             redis: *redis,
+            recorded: *recorded,
             drives: each.collect(),
             statistics,
         }
@@ -232,6 +237,9 @@ impl Totals {
         if let Some(redis) = served.redis {
             let of = format!("  of {} clients", thousands(redis.clients()));
             _ = writeln!(text, "  {:<12} {:>12}{of}", "Redis", thousands(redis.commands()));
+        }
+        if let Some(recorded) = served.recorded {
+            _ = writeln!(text, "  {:<12} {:>12}", "recorded", thousands(recorded));
         }
         if served.power_cuts > 0 {
             _ = writeln!(text, "  {:<12} {:>12}", "power cuts", thousands(served.power_cuts));

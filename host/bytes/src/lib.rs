@@ -159,6 +159,12 @@ impl<K: Copy> ByteRequests<K> {
         self.ops[id.0].span.offset
     }
 
+    /// What was admitted.
+    #[must_use]
+    pub fn request(&self, id: RequestId) -> ByteRequest {
+        self.ops[id.0].request
+    }
+
     /// How many bytes an admitted request is about.
     #[must_use]
     pub fn length(&self, id: RequestId) -> u64 {

@@ -222,8 +222,14 @@ impl<K: Copy> ZoneRequests<K> {
         &mut frames.bytes_mut(frame)[range]
     }
 
-    /// Starts an admitted request, a write with all its bytes filled.
-    pub fn start(&mut self, now: Time, drive: &mut ZoneFtl, id: RequestId) {
+    /// What was admitted.
+    #[must_use]
+    pub fn ask(&self, id: RequestId) -> ZoneAsk {
+        self.ops[id.0].ask
+    }
+
+    /// Starts an admitted request, a write with all its bytes filled. Returns whether the drive has accepted it.
+    pub fn start(&mut self, now: Time, drive: &mut ZoneFtl, id: RequestId) -> bool {
         let op = &mut self.ops[id.0];
         assert_eq!(op.stage, Stage::Admitted, "a request starts once");
         op.stage = Stage::Running;
@@ -233,10 +239,12 @@ impl<K: Copy> ZoneRequests<K> {
                 if op.ask.gives_frames() {
                     op.frames.clear();
                 }
+                true
             }
             Err(error) => {
                 op.stage = Stage::Finished;
                 self.finished.push(ZoneFinished { id, ticket: op.ticket, result: Err(error), address: None });
+                false
             }
         }
     }

@@ -4,6 +4,7 @@
 //! needs to know says which of them it means.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use openftl_blocks::BlockFtl;
 use openftl_bytes::device::{DeviceFinished, DeviceRequest, DeviceRequests};
@@ -23,6 +24,7 @@ use crate::accounts::{Account, Accounts, Claim, REQUESTS_MAX};
 use crate::ended::Ended;
 use crate::other::{Device, Other};
 use crate::page_request::{PageAsk, PageFinished, PageRequests, PageSessions};
+use crate::recorder::{Line, Recorder};
 use crate::served_drive::bytes_in_zones;
 use crate::ticket::Ticket;
 use crate::value_request::{ValueAsk, ValueFinished, ValueRequests};
@@ -88,6 +90,8 @@ pub(crate) struct Served<'a, T: ServedDrive> {
     /// What the requests of one connection may hold, in bytes of frames; a single request may hold more.
     pub share_bytes: u64,
     accounts: Accounts,
+    /// Who writes down what is asked of it, and under which number.
+    recording: Option<(Arc<Recorder>, usize)>,
 }
 
 impl<'a, T: ServedDrive> Served<'a, T> {
@@ -147,7 +151,17 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     fn new(behind: Behind<'a, T>, accounts: Accounts) -> Served<'a, T> {
         let share_bytes = (accounts.share_frames * BLOCK_BYTES) as u64;
         let (waiters, long_waiters) = (VecDeque::new(), VecDeque::new());
-        Served { behind, waiters, long_waiters, watch: Watch::default(), share_bytes, accounts }
+        Served { behind, waiters, long_waiters, watch: Watch::default(), share_bytes, accounts, recording: None }
+    }
+
+    /// What is asked from here on is written down nowhere.
+    pub fn stop_recording(&mut self) {
+        self.recording = None;
+    }
+
+    /// Has what is asked of it written down, as asked of namespace `number`.
+    pub fn record(&mut self, recorder: &Arc<Recorder>, number: usize) {
+        self.recording = Some((Arc::clone(recorder), number));
     }
 
     /// The drive, if it is one.
@@ -507,14 +521,23 @@ impl<'a, T: ServedDrive> Served<'a, T> {
 
     /// Starts an admitted request, a write with all its bytes filled.
     pub fn start(&mut self, now: Time, id: RequestId) {
+        let line = self.recording.as_ref().and_then(|_| match &self.behind {
+            Behind::Drive { requests, .. } => Line::of_bytes(requests.request(id)),
+            Behind::Zones { drive, requests, .. } => Line::of_zones(requests.ask(id), drive),
+            Behind::Device { .. } | Behind::Pages { .. } | Behind::Values { .. } => None,
+        });
+        let mut is_accepted = true;
         match &mut self.behind {
             Behind::Drive { target, requests, .. } => requests.start(now, target, id),
             Behind::Device { device, requests, .. } => {
                 requests.start(now, &mut device.media, &mut device.frames, id);
             }
-            Behind::Zones { drive, requests, .. } => requests.start(now, drive, id),
+            Behind::Zones { drive, requests, .. } => is_accepted = requests.start(now, drive, id),
             Behind::Pages { drive, requests, sessions, .. } => requests.start(now, drive, sessions, id),
             Behind::Values { drive, requests, .. } => requests.start(now, drive, &mut (), id),
+        }
+        if let (Some((recorder, number)), Some(line), true) = (&self.recording, line, is_accepted) {
+            recorder.record(*number, now, line);
         }
     }
 
@@ -622,6 +645,9 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     /// Writes what an exchange that was shown has been filled with.
     pub fn write(&mut self, now: Time, id: RequestId) {
         let Behind::Drive { target, requests, .. } = &mut self.behind else { unreachable!("only for drives") };
+        if let Some(((recorder, number), line)) = self.recording.as_ref().zip(Line::of_exchange(requests.request(id))) {
+            recorder.record(*number, now, line);
+        }
         requests.write(now, target, id);
     }
 

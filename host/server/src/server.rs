@@ -38,6 +38,7 @@ use crate::operator::{NoOperator, Operator};
 use crate::other::Other;
 use crate::parting::Parting;
 use crate::protocol::Protocol;
+use crate::recorder::Recorder;
 use crate::secure::{Secure, TlsPolicy};
 use crate::served::Served;
 use crate::served_drive::ServedDrive;
@@ -102,6 +103,7 @@ pub struct Server {
     is_crowded: bool,
     /// When something last came from a peer.
     heard: Time,
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl Server {
@@ -127,6 +129,7 @@ impl Server {
             buffers: Buffers::default(),
             is_crowded: false,
             heard: Time::ZERO,
+            recorder: None,
         })
     }
 
@@ -193,6 +196,11 @@ impl Server {
         Ok(())
     }
 
+    /// Has what hosts ask of blocks and zones written down, under the numbers of the namespaces from 0.
+    pub fn set_recorder(&mut self, recorder: Arc<Recorder>) {
+        self.recorder = Some(recorder);
+    }
+
     /// What the server has done; readable while it runs.
     #[must_use]
     pub fn counters(&self) -> Arc<Counters> {
@@ -245,6 +253,9 @@ impl Server {
         let drives = exports.iter_mut().map(|export| Served::drive(&mut export.target));
         let others = others.iter_mut().map(|other| Served::other(other, staging_blocks));
         let mut served: Vec<Served<'_, T>> = drives.chain(others).collect();
+        if let Some(recorder) = &self.recorder {
+            (0..).zip(&mut served).for_each(|(number, served)| served.record(recorder, number));
+        }
         let ended = self.watched(stop, operator, |server, operator| {
             server.turns(operator, &mut infos, &read_only, &mut served, clock, stop)
         });
@@ -265,7 +276,11 @@ impl Server {
         }
         self.listeners.clear();
         let now = clock.now();
-        served.iter_mut().for_each(|served| served.close_sessions(now, |_| false));
+        for served in &mut served {
+            served.close_sessions(now, |_| false);
+            // The last flush is no host's.
+            served.stop_recording();
+        }
         let names = infos.iter().map(|info| info.name.as_str()).chain(std::iter::repeat("another namespace"));
         let flushed = names.zip(&mut served).map(|(name, served)| drain_and_flush(name, served, clock));
         flushed.fold(Ok(()), Result::and).and(ended)

@@ -1,18 +1,19 @@
-//! Runs a load on the files of a mounted file system, and makes a recording of the log that Linux's `dm-log-writes` has kept meanwhile. A load
-//! is one of files, or SQLite's small transactions in one of its journal modes, for which `sqlite3` runs.
+//! Runs a load on the files of a mounted file system, and makes a recording of the log that Linux's `dm-log-writes` has kept meanwhile, or of
+//! what `openftl serve --record` has written down. A load is one of files, or SQLite's small transactions in one of its journal modes, for
+//! which `sqlite3` runs.
 //!
 //! `cargo xtask file-traces` asks it for the recordings that there are to be, `file_load list`; runs it in a guest, `file_load run FOLDER LOAD
-//! BYTES SEED DEVICE`, where DEVICE is the name that `dmsetup` knows; and then here, `file_load pack LOG RECORDING FILE_SYSTEM LOAD BYTES
-//! DISK_BYTES SEED`.
+//! BYTES SEED DEVICE`, where DEVICE is the name that `dmsetup` knows, or the disks of a served drive with commas between them; and then here,
+//! `file_load pack LOG RECORDING FILE_SYSTEM LOAD BYTES DISK_BYTES SEED`, or `pack-served LOG NAMESPACE RECORDING` and so on.
 
-use openftl_experiments::file_load::{FileLoad, FileStep, WRITE_BYTES_MAX, name_of, phases};
-use openftl_experiments::file_trace::{BadRecording, Head, Recorded, Recording, of_log_writes};
+use openftl_experiments::file_load::{FileLoad, FileStep, WRITE_BYTES_MAX, name_of, phase_bytes, phases};
+use openftl_experiments::file_trace::{BadRecording, Head, MARK_READS, Recorded, Recording, of_log_writes, of_served};
 use openftl_experiments::order_table;
 use openftl_experiments::recorded::{self, JournalMode};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -46,8 +47,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             Ok(std::fs::write(recording, recorded)?)
         }
+        ["pack-served", log, namespace, recording, file_system, load, data_bytes, disk_bytes, seed] => {
+            let (file_system, load) = (file_system.to_owned(), load.to_owned());
+            let (data_bytes, disk_bytes, seed) = (data_bytes.parse()?, disk_bytes.parse()?, seed.parse()?);
+            let head = Head { file_system, load, data_bytes, disk_bytes, seed };
+            let phases = phase_bytes(head.load.parse()?, data_bytes, seed);
+            Ok(std::fs::write(recording, of_served(&head, namespace, &phases, BufReader::new(File::open(log)?))?)?)
+        }
         _ => {
-            Err("write list, run FOLDER LOAD BYTES SEED DEVICE, or pack LOG RECORDING FILE_SYSTEM LOAD BYTES DISK_BYTES SEED"
+            Err("write list, run FOLDER LOAD BYTES SEED DEVICE, pack LOG RECORDING FILE_SYSTEM LOAD BYTES DISK_BYTES SEED, or pack-served \
+                 LOG NAMESPACE RECORDING FILE_SYSTEM LOAD BYTES DISK_BYTES SEED"
                 .into())
         }
     }
@@ -139,8 +148,25 @@ impl Host<'_> {
 /// Makes all of a file system durable, and marks the end of a phase.
 fn end_phase(folder: &Path, device: &str, bytes: u64) -> Result<(), Box<dyn Error>> {
     sync(folder)?;
+    if device.starts_with("/dev/") {
+        return device.split(',').try_for_each(mark_served);
+    }
     let ended = Command::new("dmsetup").args(["message", device, "0", "mark", &bytes.to_string()]).status()?;
     if ended.success() { Ok(()) } else { Err("dmsetup sets no mark".into()) }
+}
+
+/// Marks the end of a phase on the disk of a served drive.
+fn mark_served(disk: &str) -> Result<(), Box<dyn Error>> {
+    const BLOCK: u64 = 4096;
+    let bytes = File::open(disk)?.seek(SeekFrom::End(0))?;
+    for _ in 0..MARK_READS {
+        let words = [format!("if={disk}"), format!("skip={}", bytes / BLOCK - 1)];
+        let rest = ["of=/dev/null", "bs=4096", "count=1", "iflag=direct", "status=none"];
+        if !Command::new("dd").args(words).args(rest).status()?.success() {
+            return Err(format!("{disk}: its last block cannot be read").into());
+        }
+    }
+    Ok(())
 }
 
 /// Makes the table of orders, and then has one small transaction after the other, whose ends the shell of SQLite marks.

@@ -148,6 +148,24 @@ pub fn phases(data_bytes: u64) -> [u64; 2] {
     [data_bytes, data_bytes / 2]
 }
 
+/// Bytes that a load writes while its files are made, while they age, and while all is measured: whole steps.
+#[must_use]
+pub fn phase_bytes(model: FileModel, data_bytes: u64, seed: u64) -> [u64; 3] {
+    let mut load = FileLoad::new(model, data_bytes, seed);
+    let mut filled = 0;
+    while let Some(step) = load.fill_step() {
+        filled += step.bytes();
+    }
+    let [aged, measured] = phases(data_bytes).map(|bytes| {
+        let mut written = 0;
+        while written < bytes {
+            written += load.step().bytes();
+        }
+        written
+    });
+    [filled, aged, measured]
+}
+
 /// A program at work on files.
 pub struct FileLoad {
     model: FileModel,

@@ -1,5 +1,5 @@
 //! What a file system of Linux wrote to its disk while a [`FileLoad`](crate::file_load::FileLoad) ran on it: a recording, and how it is
-//! made from the log of Linux's `dm-log-writes`.
+//! made from the log of Linux's `dm-log-writes`, or from what `openftl serve --record` wrote down.
 //!
 //! ```text
 //!   OpenFTL file trace 1: f2fs random, 351272960 bytes on 536870912, seed 1     a line of text
@@ -15,10 +15,12 @@
 //! ```
 //!
 //! Numbers have seven bits a byte, the lowest first. Three phases follow each other: files are made, they age, and all is measured.
-//! `dm-log-writes` knows of no reads, so there are none.
+//! `dm-log-writes` knows of no reads, so there are none. A zone that is reset is trimmed.
 
 use openftl_core::BLOCK_BYTES;
-use openftl_lab::load::{Access, Operation};
+use openftl_lab::load::{Access, Load, Operation};
+use openftl_lab::trace::{Trace, TraceConfig, TraceFormat};
+use std::io::BufRead;
 
 /// The most blocks of one write; longer ones are cut into several.
 pub const ACCESS_BLOCKS_MAX: u32 = 64;
@@ -54,6 +56,9 @@ pub enum BadRecording {
     /// The log is not one of `dm-log-writes`.
     #[error("the log of writes: {0}")]
     Log(&'static str),
+    /// What a server wrote down is not of this load.
+    #[error("what the server wrote down: {0}")]
+    Served(String),
 }
 
 /// What a recording is of.
@@ -378,6 +383,49 @@ pub fn of_log_writes(head: &Head, log: &mut (impl std::io::Read + std::io::Seek)
     Ok(recorder.finish())
 }
 
+/// As many reads of a disk's last block, one after the other, mark the end of a phase in what a server wrote down.
+pub const MARK_READS: u32 = 3;
+
+/// Makes a recording from what `openftl serve --record` wrote down of a namespace. `phases` are the bytes that programs wrote in each
+/// phase, whose ends are marked: see [`MARK_READS`].
+///
+/// # Errors
+/// If it is no such log, or has fewer marks.
+pub fn of_served(head: &Head, namespace: &str, phases: &[u64], log: impl BufRead) -> Result<Vec<u8>, BadRecording> {
+    let drive_blocks = head.disk_bytes / BLOCK_BYTES as u64;
+    let config = TraceConfig {
+        file: namespace.to_owned(),
+        format: Some(TraceFormat::Fio),
+        device: Some(namespace.to_owned()),
+        drive_blocks,
+        ..TraceConfig::default()
+    };
+    let mut trace = Trace::new(config, log);
+    let mut recorder = Recorder::new(head);
+    let (mut reads, mut ended) = (0, 0);
+    while ended < phases.len() {
+        let Some(access) = trace.step() else {
+            let why =
+                trace.failure().map_or(format!("it has {ended} phases, not {}", phases.len()), ToString::to_string);
+            return Err(BadRecording::Served(why));
+        };
+        let Access { operation, first, blocks, .. } = access;
+        let is_last = access == Access::plain(Operation::Read, drive_blocks - 1, 1);
+        reads = if is_last { reads + 1 } else { 0 };
+        match operation {
+            Operation::Read if reads == MARK_READS => {
+                recorder.phase(phases[ended]);
+                (reads, ended) = (0, ended + 1);
+            }
+            Operation::Write => recorder.write(first, blocks),
+            Operation::Trim => recorder.trim(first, blocks),
+            Operation::Flush => recorder.flush(),
+            Operation::Read | Operation::Allocate => {}
+        }
+    }
+    Ok(recorder.finish())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -445,6 +493,23 @@ mod tests {
         assert_eq!(Recording::new(&bytes).unwrap().read_next(), Err(BadRecording::Token { at }));
         bytes[at] = TRIM;
         assert_eq!(Recording::new(&bytes).unwrap().read_next(), Err(BadRecording::Token { at }));
+    }
+
+    #[test]
+    fn what_a_server_wrote_down_becomes_a_recording() {
+        let last = (1 << 29) - 4096;
+        let read = format!("9 zones read {last} 4096\n");
+        let log = format!(
+            "fio version 3 iolog\n1 zones add\n1 zones open\n2 zones write 0 8192\n2 zones write 8192 4096\n3 other write 0 4096\n\
+             4 zones datasync 0 0\n{read}5 zones trim 0 4194304\n{read}{read}{read}6 zones write 0 4096\n"
+        );
+        let recorded = of_served(&head(), "zones", &[77], log.as_bytes()).unwrap();
+        let trim = Recorded::Access(Access::plain(Operation::Trim, 0, 1024));
+        assert_eq!(all(&recorded), [write(0, 3), Recorded::Flush, trim, Recorded::Phase { bytes: 77 }]);
+        let error = of_served(&head(), "zones", &[77, 78], log.as_bytes()).unwrap_err().to_string();
+        assert_eq!(error, "what the server wrote down: it has 1 phases, not 2");
+        let error = of_served(&head(), "zones", &[77], &b"fio version 9 iolog\n"[..]).unwrap_err().to_string();
+        assert!(error.contains("version"), "{error}");
     }
 
     #[test]

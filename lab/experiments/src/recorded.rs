@@ -2,15 +2,16 @@
 //!
 //! | recordings | of | made by |
 //! |---|---|---|
-//! | `ext4-*`, `f2fs-*` | blocks that file systems of Linux write, below loads of files and below SQLite | `cargo xtask file-traces` |
+//! | `ext4-*`, `f2fs-*`, `btrfs-*` | blocks that file systems of Linux write, below loads of files and below SQLite | `cargo xtask file-traces` |
 //! | `vfs-*` | batches that the VFS of `bindings/sqlite` commits | a test of `bindings/sqlite`, `recordings.rs` |
 
-use super::{ExperimentError, amf};
+use super::{ExperimentError, amf, zns};
 use crate::file_trace::{ACCESS_BLOCKS_MAX, BadRecording, Head, Recorded, Recording};
 use crate::order_table;
+use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, VirtualClock};
 use openftl_lab::load::{Access, Load};
-use openftl_lab::{BlockDrive, Driver, Limit};
+use openftl_lab::{BlockDrive, Driver, Limit, Pattern, Workload, WorkloadConfig};
 use openftl_media::EmulatedDevice;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -103,7 +104,7 @@ pub fn of_file_systems() -> impl Iterator<Item = (&'static str, Head)> {
         };
         (mode.recording(), head)
     });
-    amf::recordings().chain(of_sqlite)
+    amf::recordings().chain(zns::recordings()).chain(of_sqlite)
 }
 
 /// The bytes of a recording.
@@ -208,6 +209,21 @@ impl Replay<'_> {
     /// If the drive is at fault.
     pub fn flush(&mut self) -> Result<(), ExperimentError> {
         self.driver.flush(&mut self.drive, &mut self.clock)?;
+        Ok(())
+    }
+
+    /// Reads all of the drive once, and compares.
+    ///
+    /// # Errors
+    /// If it does not hold what was written.
+    pub fn read_back(&mut self) -> Result<(), ExperimentError> {
+        let Replay { drive, clock, driver, recording } = self;
+        let drive_blocks = recording.head().disk_bytes / BLOCK_BYTES as u64;
+        let (pattern, read_share) = (Pattern::Sequential, Share::percent(100));
+        let config = WorkloadConfig { pattern, read_share, access_blocks: ACCESS_BLOCKS_MAX, drive_blocks, seed: 0 };
+        let mut reads = Workload::new(&config);
+        let limit = Limit::Requests(reads.slots());
+        driver.run(drive, clock, &mut reads, limit, |_| ControlFlow::Continue(()))?;
         Ok(())
     }
 }

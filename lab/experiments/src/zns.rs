@@ -4,10 +4,14 @@
 //!   amplification   the same writes of whole zones, on zones and on a page FTL of the same flash
 //!   flushes         a flush after so much of each zone: what is no whole write unit is saved twice
 //!   reads           beside writes and resets of other zones: narrow zones, zones of a group, zones of the whole device
+//!   file systems    of Linux above zones and above a page FTL: what each writes, and what its drive makes of it
 //! ```
+
+mod file_systems;
 
 use super::full_drive::percentiles;
 use super::{Assistant, Check, Experiment, ExperimentError, Options, Run};
+use crate::file_trace::Head;
 use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, FrameForm, Geometry, Nanos, VirtualClock};
@@ -53,13 +57,32 @@ struct Scale {
     /// Of the page FTL.
     capacity: ByteSize,
     drive_writes: f64,
+    /// As many of the replays.
+    file_systems: usize,
 }
 
-const FULL: Scale =
-    Scale { groups: 8, pus_per_group: 4, blocks_per_chunk: 1536, capacity: ByteSize(16 << 30), drive_writes: 2.0 };
+const FULL: Scale = Scale {
+    groups: 8,
+    pus_per_group: 4,
+    blocks_per_chunk: 1536,
+    capacity: ByteSize(16 << 30),
+    drive_writes: 2.0,
+    file_systems: 6,
+};
 
-const QUICK: Scale =
-    Scale { groups: 4, pus_per_group: 2, blocks_per_chunk: 384, capacity: ByteSize(384 << 20), drive_writes: 2.0 };
+const QUICK: Scale = Scale {
+    groups: 4,
+    pus_per_group: 2,
+    blocks_per_chunk: 384,
+    capacity: ByteSize(384 << 20),
+    drive_writes: 2.0,
+    file_systems: 2,
+};
+
+/// The recordings that the experiment replays and no other has: what each is called, and what it is of.
+pub fn recordings() -> impl Iterator<Item = (&'static str, Head)> {
+    file_systems::recordings()
+}
 
 /// Which drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -237,9 +260,14 @@ fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Run, Experimen
         let asked = Asked { reads: READ_SHARE, pace, drive_writes: 1.0, ..Asked::plain(kind, &scale) };
         reads.push(Reads { kind, measured: asked.measured(&scale, seed)? });
     }
+    let on_zones = file_systems::cases(&scale, seed, |share, words| assistant.progress(0.95 + share * 0.05, words))?;
     let cpu = assistant.cpu_time() - began;
     assistant.progress(1.0, "done");
-    Ok(told(&scale, &amplification, &flushes, &reads, cpu))
+    let mut run = told(&scale, &amplification, &flushes, &reads, cpu);
+    run.parameter("file systems", file_systems::parameter());
+    run.tables.push(file_systems::table(&on_zones));
+    run.checks.push(file_systems::check(&on_zones));
+    Ok(run)
 }
 
 fn micros(nanos: u64) -> Cell {

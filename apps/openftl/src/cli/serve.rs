@@ -21,6 +21,7 @@ Examples:
   openftl serve disk.oftl --nvme-tcp 127.0.0.1:4420
   openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --dhchap-key hosts.keys
   openftl serve disk.oftl --nvme-tcp 0.0.0.0:4420 --tls-key hosts.tls
+  openftl serve --memory --record host.log                       what the host does, for `bench --workload trace:host.log`
   openftl serve disk.oftl --log info --log-format json 2> drive.log   who came, who was refused, which fault was made
 
 While a drive in a file is served, `openftl ctl` can cut its power and make it fail.
@@ -105,6 +106,10 @@ pub struct Serve {
     /// could use. `auto` does it while hosts come again soon, and `0s` never [default: auto].
     #[arg(long, value_name = "TIME")]
     pub poll: Option<Poll>,
+    /// Write what hosts ask of blocks and zones to this new file, as fio's I/O log: a load for `bench`, `compare` and `sweep`
+    /// (trace:FILE), and for fio's --read_iolog.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// Where `openftl ctl` reaches the drive, like unix:/tmp/openftl.ctl [default: beside the drive, DISK.ctl; none for a
     /// drive in memory].
     #[arg(long, value_name = "ADDRESS")]

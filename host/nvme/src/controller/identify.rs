@@ -489,8 +489,10 @@ fn values_namespace(namespace: &Namespace, shape: &ValueShape, context: &mut Con
 /// What the Zoned Namespace command set has of a namespace.
 fn zoned_namespace(shape: &ZonedShape) -> ZonedNamespace {
     let mut data = ZonedNamespace::new_zeroed();
-    data.active_max = (shape.max_active - 1).into();
-    data.open_max = (shape.max_open - 1).into();
+    // What all zones are below limits nothing: Linux keeps account of active zones where there is a limit, and btrfs with it.
+    let limit = |most: u32| if most < shape.zones { most - 1 } else { u32::MAX };
+    data.active_max = limit(shape.max_active).into();
+    data.open_max = limit(shape.max_open).into();
     data.formats[0].size = shape.size.into();
     if shape.window_blocks > 0 {
         data.optional = ZonedNamespace::ZRWA_SUPPORTED.into();

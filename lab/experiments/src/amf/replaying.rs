@@ -5,12 +5,10 @@ use crate::ExperimentError;
 use crate::file_trace::{ACCESS_BLOCKS_MAX, Recording};
 use crate::recorded::Replay;
 use openftl_blocks::{BlockFtl, Ftl};
-use openftl_core::units::Share;
-use openftl_core::{BLOCK_BYTES, Clock, Nanos, VirtualClock};
-use openftl_lab::{Driver, Limit, Pattern, Workload, WorkloadConfig};
+use openftl_core::{Clock, Nanos, VirtualClock};
+use openftl_lab::Driver;
 use openftl_media::EmulatedDevice;
 use openftl_parts::Config;
-use std::ops::ControlFlow;
 
 /// Requests under way at a time.
 const QUEUE_DEPTH: usize = 64;
@@ -39,7 +37,7 @@ pub(super) fn replayed(
     let span = replay.clock.now().since(began);
     let drive = replay.drive.block().statistics().clone();
     let map_bytes = replay.drive.map_memory_bytes();
-    read_back(&mut replay)?;
+    replay.read_back()?;
     let Replay { drive: open, mut clock, .. } = replay;
     let media = open.crash();
     let began = clock.now();
@@ -47,16 +45,4 @@ pub(super) fn replayed(
     // How long Linux takes to mount was not recorded.
     let recovery = [clock.now().since(began), Nanos::ZERO];
     Ok(Case { condition, bytes, span, drive, alfs: None, map_bytes, recovery })
-}
-
-/// Reads all of the drive once, and compares.
-fn read_back(replay: &mut Replay<'_>) -> Result<(), ExperimentError> {
-    let Replay { drive, clock, driver, recording } = replay;
-    let drive_blocks = recording.head().disk_bytes / BLOCK_BYTES as u64;
-    let (pattern, read_share) = (Pattern::Sequential, Share::percent(100));
-    let config = WorkloadConfig { pattern, read_share, access_blocks: ACCESS_BLOCKS_MAX, drive_blocks, seed: 0 };
-    let mut reads = Workload::new(&config);
-    let limit = Limit::Requests(reads.slots());
-    driver.run(drive, clock, &mut reads, limit, |_| ControlFlow::Continue(()))?;
-    Ok(())
 }
