@@ -8,7 +8,9 @@ use openftl_media::EmulatedDevice;
 use openftl_nvme::wire::zoned::ZoneDescriptor;
 use openftl_nvme_tcp::InitiatorConfig;
 use openftl_nvme_tcp::client::Payload;
+use openftl_server::Recorder;
 use openftl_zones::{ZoneFtl, ZoneState};
+use std::sync::Arc;
 
 /// The namespace id of the zoned drive.
 const ZONED: u32 = 2;
@@ -202,6 +204,56 @@ fn zones_are_written_appended_to_read_and_reset() {
     assert_eq!(bench.read(size, 1), (0, vec![0; BLOCK_BYTES]));
     assert_eq!(bench.append(size, &data), (0, size));
     bench.end();
+}
+
+#[test]
+fn what_hosts_ask_of_zones_is_recorded_as_if_there_were_no_gaps_between_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("host.log");
+    let names = ["disk", "zones"].map(str::to_owned);
+    let recorder = Arc::new(Recorder::new(&names, Box::new(std::fs::File::create(&path).unwrap())).unwrap());
+    let zoned = zoned_drive();
+    let layout = *zoned.layout();
+    let wishes = Wishes { zoned: Some(zoned), recorder: Some(Arc::clone(&recorder)), ..Wishes::default() };
+    let served = Served::with(Memory::new(BLOCKS, 1024, SHUFFLED), wishes);
+    let host = served.host();
+    let queue = host.queue_as(1, InitiatorConfig::default());
+    let (size, capacity) = (layout.size, u64::from(layout.capacity));
+    let mut bench = Bench { served, host, queue, size, capacity, zones: layout.zones.into() };
+    assert!(size > capacity, "there is a gap behind a zone");
+    let data = pattern(1, 3 * BLOCK_BYTES);
+    assert_eq!(bench.write(size, &data), 0);
+    assert_eq!(bench.write(size, &data), zone_status::INVALID_WRITE, "what is refused is not recorded");
+    assert_eq!(bench.append(size, &data[..BLOCK_BYTES]), (0, size + 3));
+    assert_eq!(bench.read(size + 2, 2).0, 0);
+    assert_eq!(bench.queue.status(&entry(0x00, ZONED, [0; 3])), 0);
+    assert_eq!((bench.act(2 * size, 3), bench.act(size, 2), bench.act(size, 4)), (0, 0, 0), "opened, finished, reset");
+    assert_eq!(bench.queue.write(7, &data), 0);
+    bench.end();
+    // One flush is that of the host, and none that of the server's end.
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(
+        (recorder.finish().unwrap(), text.len()),
+        (6, "fio version 3 iolog\n".len()),
+        "it is in the buffer until the end"
+    );
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<String> = text.lines().skip(1).map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
+    let block = BLOCK_BYTES as u64;
+    let at = |word: &str, first: u64, blocks: u64| format!("zones {word} {} {}", first * block, blocks * block);
+    let expected = [
+        "zones add".to_owned(),
+        "zones open".to_owned(),
+        at("write", capacity, 3),
+        at("write", capacity + 3, 1),
+        at("read", capacity + 2, 2),
+        at("datasync", 0, 0),
+        at("trim", capacity, capacity),
+        "disk add".to_owned(),
+        "disk open".to_owned(),
+        format!("disk write {} {}", 7 * block, 3 * block),
+    ];
+    assert_eq!(lines, expected);
 }
 
 #[test]

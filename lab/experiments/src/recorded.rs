@@ -10,9 +10,10 @@ use crate::file_trace::{ACCESS_BLOCKS_MAX, BadRecording, Head, Recorded, Recordi
 use crate::order_table;
 use openftl_core::units::Share;
 use openftl_core::{BLOCK_BYTES, VirtualClock};
-use openftl_lab::load::{Access, Load};
+use openftl_lab::load::{Access, Load, Operation};
 use openftl_lab::{BlockDrive, Driver, Limit, Pattern, Workload, WorkloadConfig};
 use openftl_media::EmulatedDevice;
+use openftl_parts::BlockTarget;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -138,14 +139,33 @@ fn telling(path: &Path, error: &std::io::Error) -> String {
 /// The accesses of a recording up to the next flush or the end of a phase.
 struct UntilFlush<'r, 'a> {
     recording: &'r mut Recording<'a>,
+    /// Blocks of a segment, at whose end accesses are cut, and what is left of the last one.
+    segment_blocks: Option<u64>,
+    rest: Option<Access>,
     ended: Option<Recorded>,
     failure: Option<BadRecording>,
 }
 
+impl UntilFlush<'_, '_> {
+    /// An access up to the end of the segment that it begins in.
+    fn within_segment(&mut self, access: Access) -> Access {
+        let here = self.segment_blocks.map_or(u64::MAX, |blocks| blocks - access.first % blocks);
+        if access.operation == Operation::Trim || u64::from(access.blocks) <= here {
+            return access;
+        }
+        let here = here as u32;
+        self.rest = Some(Access { first: access.first + u64::from(here), blocks: access.blocks - here, ..access });
+        Access { blocks: here, ..access }
+    }
+}
+
 impl Load for UntilFlush<'_, '_> {
     fn step(&mut self) -> Option<Access> {
+        if let Some(rest) = self.rest.take() {
+            return Some(self.within_segment(rest));
+        }
         match self.recording.read_next() {
-            Ok(Some(Recorded::Access(access))) => return Some(access),
+            Ok(Some(Recorded::Access(access))) => return Some(self.within_segment(access)),
             Ok(ended) => self.ended = ended,
             Err(error) => self.failure = Some(error),
         }
@@ -189,7 +209,8 @@ impl Replay<'_> {
     pub fn phase(&mut self) -> Result<u64, ExperimentError> {
         let Replay { drive, clock, driver, recording } = self;
         loop {
-            let mut part = UntilFlush { recording, ended: None, failure: None };
+            let segment_blocks = drive.segment_blocks();
+            let mut part = UntilFlush { recording, segment_blocks, rest: None, ended: None, failure: None };
             driver.run(drive, clock, &mut part, Limit::Requests(u64::MAX), |_| ControlFlow::Continue(()))?;
             let UntilFlush { ended, failure, .. } = part;
             if let Some(error) = failure {

@@ -50,6 +50,21 @@ fn receive(first: u64, bytes: u32, dword_13: u32) -> SubmissionEntry {
 }
 
 #[test]
+fn a_limit_that_all_zones_are_below_is_none() {
+    let limits = |max_open, max_active| {
+        let mut world = World::new();
+        let kind = NamespaceKind::Zoned(ZonedShape { max_open, max_active, ..SHAPE });
+        world.target.attach(0, Namespace { id: ZONED, uuid: [7; 16], kind }).unwrap();
+        let mut admin = world.ready();
+        world.ok(&mut admin, of_set(cns::COMMAND_SET_NAMESPACE, ZONED, csi::ZONED));
+        [4, 8].map(|at| number(&world.data, at, 4) as u32)
+    };
+    assert_eq!(limits(8, 9), [8, 7], "counted from 0");
+    assert_eq!(limits(9, SHAPE.zones), [u32::MAX, 8]);
+    assert_eq!(limits(SHAPE.zones, SHAPE.zones + 1), [u32::MAX; 2]);
+}
+
+#[test]
 fn a_zoned_namespace_says_what_linux_looks_for() {
     let (mut world, mut admin, _) = world();
     world.ok(&mut admin, identify(cns::NAMESPACE, ZONED));

@@ -25,8 +25,8 @@ use openftl_nvme_tcp::{Client, ClientError, InitiatorConfig};
 use openftl_pages::PageFtl;
 use openftl_parts::Config;
 use openftl_server::{
-    AttachError, Counters, Device, Drives, Endpoint, Export, Operator, Other, Protocol, ServeError, ServedDrive,
-    Server, ServerConfig, Stop, TlsPolicy, WallClock,
+    AttachError, Counters, Device, Drives, Endpoint, Export, Operator, Other, Protocol, Recorder, ServeError,
+    ServedDrive, Server, ServerConfig, Stop, TlsPolicy, WallClock,
 };
 use openftl_zones::{Face, Limits, ZoneConfig, ZoneFtl};
 
@@ -174,6 +174,7 @@ pub struct Wishes<C> {
     pub device: Option<EmulatedDevice>,
     /// The keys of hosts that use TLS.
     pub tls: Option<(TlsKeys, TlsPolicy)>,
+    pub recorder: Option<Arc<Recorder>>,
 }
 
 impl Default for Wishes<WallClock> {
@@ -186,7 +187,7 @@ impl<C> Wishes<C> {
     pub fn at(clock: C) -> Wishes<C> {
         let config = ServerConfig::default();
         let (hosts, format) = (HostsAllowed::Any, BlockFormat::FourKib);
-        Wishes { config, clock, hosts, format, zoned: None, pages: None, device: None, tls: None }
+        Wishes { config, clock, hosts, format, zoned: None, pages: None, device: None, tls: None, recorder: None }
     }
 }
 
@@ -205,8 +206,9 @@ impl Served {
     }
 
     fn start<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>, secrets: Option<Secrets>) -> Served {
-        let Wishes { config, mut clock, hosts, format, zoned, pages, device, tls } = wishes;
+        let Wishes { config, mut clock, hosts, format, zoned, pages, device, tls, recorder } = wishes;
         let mut server = Server::new(config).unwrap();
+        recorder.into_iter().for_each(|recorder| server.set_recorder(recorder));
         let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };
         let subsystem = SubsystemConfig {

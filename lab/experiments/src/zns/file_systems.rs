@@ -19,7 +19,7 @@ use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos, VirtualClock};
 use openftl_lab::figures::{Cell, Table};
 use openftl_lab::{BlockDrive, Driver};
-use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
 use openftl_parts::{Config, Statistics, chunks_per_pu};
 use openftl_zones::{Face, Limits, ZoneConfig, ZoneFtl};
 
@@ -28,13 +28,15 @@ const PROFILE: &str = "bluedbm";
 const DIES: u32 = 8;
 /// Of the zones together, and of the page FTL.
 const CAPACITY: ByteSize = ByteSize(512 << 20);
-/// Of the page FTL, in percent; the flash of the zones is the same.
-const SPARE: Share = Share::percent(7);
+/// Of the page FTL; the zones of F2FS have the same flash. Those of btrfs have more: it writes to more zones at a time.
+const SPARE: Share = Share::percent(13);
+const BTRFS_SPARE: Share = Share::percent(28);
 /// Of the blocks beside the zones, and the spare flash of their FTL.
 const BESIDE: ByteSize = ByteSize(24 << 20);
 const BESIDE_SPARE: Share = Share::percent(28);
-/// As many zones may be written in part in a replay: no finish was recorded.
-const ACTIVE: u32 = 24;
+/// As many zones may be written in part.
+const ACTIVE: u32 = 11;
+const BTRFS_ACTIVE: u32 = 24;
 const QUEUE_DEPTH: usize = 64;
 const SEED: u64 = 1;
 
@@ -207,12 +209,15 @@ fn case(condition: &'static Condition, seed: u64) -> Result<Case, ExperimentErro
         let chunks = chunks_per_pu(&profile.geometry(profile.chunks_per_pu)?, config, Share::percent(0))?;
         Ok(EmulatedDevice::new(profile, chunks, Store::Stamps, Timing::Modelled, seed)?)
     };
-    let pages = page_ftl(CAPACITY, SPARE);
+    let is_btrfs = condition.data_bytes == BTRFS_BYTES;
+    let (spare, active) = if is_btrfs { (BTRFS_SPARE, BTRFS_ACTIVE) } else { (SPARE, ACTIVE) };
+    let pages = page_ftl(CAPACITY, spare);
     let media = device(DIES, &pages)?;
     let mut clock = VirtualClock::default();
     let drive = if condition.is_zoned {
-        let limits = Limits { max_open: ACTIVE, max_active: ACTIVE };
-        let zones = (CAPACITY.0 / BLOCK_BYTES as u64 / u64::from(DIES * media_blocks_per_chunk(&media))) as u32;
+        let limits = Limits { max_open: active, max_active: active };
+        let zone_blocks = u64::from(DIES * media.geometry().blocks_per_chunk);
+        let zones = (CAPACITY.0 / BLOCK_BYTES as u64 / zone_blocks) as u32;
         let zones = ZoneConfig {
             face: Face::Zones,
             width: DIES,
@@ -237,11 +242,6 @@ fn case(condition: &'static Condition, seed: u64) -> Result<Case, ExperimentErro
         None => None,
     };
     Ok(Case { condition, bytes, main, beside })
-}
-
-fn media_blocks_per_chunk(media: &EmulatedDevice) -> u32 {
-    use openftl_media::Media;
-    media.geometry().blocks_per_chunk
 }
 
 /// Replays a recording: files are made and age, and then all is measured. Gives the bytes that programs wrote in that.
@@ -271,7 +271,7 @@ fn replayed(
 
 pub(super) fn table(cases: &[Case]) -> Table {
     let mut table = Table::new(
-        "file systems",
+        "file-systems",
         &[
             ("file system", ""),
             ("load", ""),
@@ -325,7 +325,7 @@ pub(super) fn check(cases: &[Case]) -> Check {
 /// What there is to say of the replays.
 pub(super) fn parameter() -> String {
     format!(
-        "recorded on Linux 6.1, replayed on {PROFILE} with {DIES} dies: the page FTL has {CAPACITY} with {SPARE} over-provisioning, zones are of the \
-         same flash, and {BESIDE} of blocks beside them on a die of their own"
+        "recorded on Linux 6.1, replayed on {PROFILE} with {DIES} dies: the page FTL has {CAPACITY} with {SPARE} over-provisioning, F2FS has zones \
+         of as much flash, and {BESIDE} of blocks beside them on a die of their own; btrfs has zones with {BTRFS_SPARE} of spare flash"
     )
 }
