@@ -322,6 +322,8 @@ impl LoadSpec {
         let least = match &self.model {
             Model::LogStructuredFs => LogStructuredFs::SEGMENTS_LEAST,
             Model::Segments { writers, .. } => Segments::segments_min(*writers),
+            // What it writes, and where, was recorded: the drive says if it is out of order.
+            Model::Trace { .. } => return Ok(None),
             _ if of_drive.is_some() => return Err(LoadError::Overwrites { load: self.to_string() }),
             _ => return Ok(None),
         };

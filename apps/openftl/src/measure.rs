@@ -12,7 +12,7 @@ use openftl_lab::picture::{sparkline, thousands};
 use openftl_lab::trial::{Phase, SWEEP_BLOCKS, View};
 use openftl_lab::{Binding, BlockDrive, Load, LoadSpec, RunError, Trial, TrialError};
 use openftl_media::Timing;
-use openftl_parts::Config;
+use openftl_parts::{Config, IoError};
 use std::fs::File;
 use std::io::BufReader;
 use std::time::{Duration, Instant};
@@ -180,6 +180,9 @@ fn unsound(error: &RunError) -> Failure {
     let fix = match error {
         RunError::WrongData { .. } | RunError::Stalled { .. } => {
             "this is a defect of the FTL or of its device, and the same command with the same seed shows it again"
+        }
+        RunError::Failed { error: IoError::Append(_), .. } => {
+            "play what was recorded on zones as large as these, or choose a block drive"
         }
         RunError::Failed { .. } => {
             "the profile's [faults] may ask for more than the drive can mend; `openftl profiles` lists others"

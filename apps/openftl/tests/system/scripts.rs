@@ -64,3 +64,34 @@ fn a_server_ends_with_the_process_that_started_it() {
     parent.kill();
     wait_for("the server's end, which removes its socket", || (!socket.exists()).then_some(()));
 }
+
+#[test]
+fn what_hosts_do_to_zones_is_recorded_and_played_on_a_drive_in_virtual_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("host.log");
+    let [log, image] = [log, folder.path().join("image")].map(|path| path.to_str().unwrap().to_owned());
+    std::fs::write(&image, vec![7; 1 << 20]).unwrap();
+    let description = concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/zns.toml");
+    let zones = format!("{} nvme zones", openftl());
+    let script = format!(
+        "{zones} append $OPENFTL_NVME_TCP 3 --input {image} && {zones} append $OPENFTL_NVME_TCP 3 --input {image} && \
+         {zones} reset $OPENFTL_NVME_TCP 3 && {zones} append $OPENFTL_NVME_TCP 5 --input {image}"
+    );
+    let serve = ["serve", "--drive", description, "--memory", "--timing", "instant", "--nvme-tcp", "127.0.0.1:0"];
+    let ended = run_openftl([&serve[..], &["--record", &log, "--run", &script]].concat()).succeeded();
+    assert!(ended.stderr.contains("  recorded  "), "{ended}");
+    let workload = format!("trace:{log}");
+    let bench = ["bench", "--drive", description, "--workload", &workload, "--warm-up", "0", "--queue-depth", "4"];
+    let ended = run_openftl([&bench[..], &["--json"]].concat()).succeeded();
+    let measured: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"));
+    assert_eq!(measured["host_blocks_written"], 3 << 8, "{measured:#}");
+    // Once more to the same file: it is not overwritten, and nothing is served.
+    let again = run_openftl([&serve[..], &["--record", &log, "--run", "echo served"]].concat());
+    assert_eq!(again.failed().saying(&["--record", "there is such a file"]).status.code(), Some(2));
+    let values = concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/kv.toml");
+    let other = folder.path().join("other.log");
+    let flags = ["--memory", "--redis", "127.0.0.1:0", "--record", other.to_str().unwrap(), "--run", "true"];
+    let refused = run_openftl([&["serve", "--drive", values], &flags[..]].concat());
+    assert_eq!(refused.failed().saying(&["nothing of this drive is blocks or zones"]).status.code(), Some(2));
+    assert!(!other.exists());
+}
