@@ -111,6 +111,9 @@ impl BlockFtl {
                 self.host.opened += 1;
                 return Some(open);
             }
+            if self.flash.provisioning.host_chunks() == 0 {
+                continue;
+            }
             // With fewer frontiers than parallel units the fullest would be filled to the last before another is begun.
             let roomiest =
                 if self.host.order.len() > self.flash.plan.host_frontiers as usize { self.roomiest() } else { index };

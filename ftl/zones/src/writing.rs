@@ -12,6 +12,7 @@ use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::reads::{ReadId, Reader};
 use openftl_parts::flash::units::UnitId;
 use openftl_parts::words::Purpose;
+use std::ops::Range;
 
 /// Marks units that are copied from the chunk that a column moves away from.
 const COPY: u32 = 1 << 31;
@@ -74,7 +75,7 @@ impl Zones {
             writer.window = None;
             writer.is_ending = true;
         }
-        self.go_on_with(flash, slot);
+        self.go_on_with(flash, slot, 0..self.layout.width);
     }
 
     /// Nothing more is written to `zone`.
@@ -89,7 +90,7 @@ impl Zones {
         {
             last.state = UnitState::Waiting;
         }
-        self.go_on_with(flash, slot);
+        self.go_on_with(flash, slot, 0..self.layout.width);
     }
 
     /// Nothing of `zone` is needed any more.
@@ -162,29 +163,34 @@ impl Zones {
     pub(crate) fn go_on(&mut self, flash: &mut Flash) {
         self.coming_and_going.doom(flash, self.doomed.len());
         let is_stirred = std::mem::take(&mut self.is_stirred);
+        let may_want_padding = flash.geometry.mw_cunits > 0;
         self.lacks_room &= !is_stirred;
         for slot in 0..self.writers.len() {
             let Some(writer) = &mut self.writers[slot] else { continue };
+            let column = writer.stirred_column.take();
             if std::mem::take(&mut writer.is_stirred)
                 || is_stirred
-                || writer.is_ending
+                || (writer.is_ending && may_want_padding)
                 || writer.may_keep
                 || (writer.waits_for_units && flash.geometry.volatile_cache)
             {
-                self.go_on_with(flash, slot as u32);
+                self.go_on_with(flash, slot as u32, 0..self.layout.width);
+            } else if let Some(column) = column {
+                self.go_on_with(flash, slot as u32, column..column + 1);
             }
         }
     }
 
-    fn go_on_with(&mut self, flash: &mut Flash, slot: u32) {
+    fn go_on_with(&mut self, flash: &mut Flash, slot: u32, columns: Range<u32>) {
         if self.writer(slot).is_orphan {
             return self.bury(flash, slot);
         }
         if !flash.may_program() {
             return;
         }
-        self.writer(slot).waits_for_units = false;
-        for column in 0..self.layout.width {
+        // Of others it is not known.
+        self.writer(slot).waits_for_units &= columns.len() < self.layout.width as usize;
+        for column in columns {
             if self.writer(slot).may_go_on(column) {
                 self.go_on_with_column(flash, slot, column);
             }
@@ -469,7 +475,9 @@ impl Zones {
         let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
         let zone = writer.zone;
         // Where what completes survives a power cut, this says that it has.
-        writer.is_stirred |= writer.waits_for_units;
+        if writer.waits_for_units {
+            writer.stir(at);
+        }
         let column = &mut writer.columns[at as usize];
         if let Some(index) = index
             && let Some(unit) = writer.units.get_mut((index - writer.first_unit) as usize)
@@ -494,7 +502,7 @@ impl Zones {
         let unit = flash.units.unit(id);
         let (chunk, first, end) = (unit.chunk, unit.first, unit.first + unit.count);
         let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
-        writer.is_stirred = true;
+        writer.stir(at);
         let column = &mut writer.columns[at as usize];
         column.under_way -= 1;
         let end_of_good = column.end_of_good();
@@ -568,8 +576,9 @@ impl Zones {
         if !writer.is_ending {
             return;
         }
+        let wants_nothing = flash.geometry.mw_cunits == 0 && !writer.may_keep;
         // Each column for itself: another may wait for the chunk that this one gives back.
-        for at in 0..self.layout.width {
+        for at in 0..if wants_nothing { 0 } else { self.layout.width } {
             let column = &self.writer(slot).columns[at as usize];
             // Nothing may come between what is copied.
             if column.stage == Stage::Ready && self.writer(slot).first_waiting(at).is_none() {
