@@ -16,7 +16,7 @@ use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::provisioning::Claim;
-use openftl_parts::flash::shares::TenantChunks;
+use openftl_parts::flash::shares::{FoundChunk, TenantChunks};
 use openftl_parts::flash::units::Units;
 use std::collections::BTreeMap;
 
@@ -93,6 +93,8 @@ pub(crate) struct Pages {
     pub page_bytes_max: u32,
     pub capacity_grains: u64,
     pub coming_and_going: TenantChunks,
+    /// Chunks that were found to hold nothing, on the word of the end of the log: without it they do, or the log does.
+    pub in_doubt: BTreeMap<ChunkId, FoundChunk>,
     pub index: Index,
     /// Pages that the log had with their bytes when the drive was opened, until they have a place.
     pub carried: BTreeMap<u64, Carried>,
@@ -187,6 +189,7 @@ impl Pages {
             page_bytes_max,
             capacity_grains,
             coming_and_going: TenantChunks::default(),
+            in_doubt: BTreeMap::new(),
             index: Index::new(layout.slots),
             carried: BTreeMap::new(),
             chunks: BTreeMap::new(),
@@ -392,9 +395,29 @@ impl Pages {
             // The anchor says of groups that they are not needed, and is durable.
             let barrier = if known.is_log { 0 } else { self.queue.last() };
             self.doomed.push(Doomed { chunk, barrier });
-            self.coming_and_going.doom(flash, self.doomed.len());
+            self.note_doomed(flash);
             flash.stirred = true;
         }
+    }
+
+    /// Chunks that leave when that is durable are not those that a worn-out drive lacks.
+    pub(crate) fn note_doomed(&mut self, flash: &mut Flash) {
+        self.coming_and_going.doom(flash, self.doomed.len() + self.in_doubt.len());
+    }
+
+    /// Gives back a chunk that was found.
+    pub(crate) fn release_found_chunk(&mut self, flash: &mut Flash, chunk: ChunkId, found: FoundChunk) {
+        let open = found.open(flash, chunk);
+        self.coming_and_going.release(flash, chunk, open);
+    }
+
+    /// Gives back chunks that are in doubt no more: the end of the log is there for good.
+    pub(crate) fn release_in_doubt(&mut self, flash: &mut Flash) {
+        self.log.older.clear();
+        for (chunk, found) in std::mem::take(&mut self.in_doubt) {
+            self.release_found_chunk(flash, chunk, found);
+        }
+        self.note_doomed(flash);
     }
 
     /// Gives back chunks that hold nothing for good: all mutations that they wait for are durable.
@@ -409,7 +432,7 @@ impl Pages {
             let Doomed { chunk, .. } = self.doomed.swap_remove(at);
             self.coming_and_going.release(flash, chunk, None);
         }
-        self.coming_and_going.doom(flash, self.doomed.len());
+        self.note_doomed(flash);
         self.doomed.len() < before
     }
 }

@@ -22,14 +22,14 @@ fn a_store_of_pages_is_opened_though_its_scrub_is_late() {
     assert_eq!(explore(&run).failure, None);
 }
 
-/// Many power cuts in a row left so many chunks that none was free, and the one failed in which the end of the log was written again: the drive waited
-/// for ever.
+/// Many power cuts in a row left so many chunks that none was free to write the end of the log again. The drive waited for ever, and later took no more
+/// writes, though hardly any of those chunks held anything.
 #[test]
-fn a_store_of_pages_that_cannot_write_the_end_of_its_log_again_is_opened_to_be_read() {
+fn power_cuts_in_a_row_leave_a_store_of_pages_the_chunks_that_its_recovery_needs() {
     let steps = "x5+18 A0+4 x1 x1 x1+24/72 x15/60 R0+0 A0+4 x9+6 S0+1 f R0+0 x1+18 x1 x1 x1 x1 x67/149/103/116 A1+4 S0+1 f f \
                  x1+15/53/82/44 x1/120 F0+0 A0+1 x7/114 !close8225";
     let run = Run::with_steps(910_000_904, Drives::Pages, parse_steps(steps).unwrap()).unwrap();
-    assert_eq!(explore(&run).failure, None);
+    assert_eq!(explored(run).worn_out, 0);
 }
 
 /// Found by the explorer. 1,970: after a power cut a segment went on behind a unit that could be read once more and never again, and what had been saved
