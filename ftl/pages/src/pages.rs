@@ -337,7 +337,10 @@ impl Pages {
     /// Whether the log can never go on: it has no chunk, and nothing will give it one, for that would have to be logged.
     pub(crate) fn is_log_at_its_end(&self, flash: &Flash) -> bool {
         let has_chunk = self.logs.slots[0].is_some() || !self.log.spares.is_empty() || !self.log.unnamed.is_empty();
-        let is_coming = !self.doomed.is_empty() || self.coming_and_going.leaving() > 0;
+        // Chunks that leave when a group says so that is not written do not come.
+        let written = self.log.placed.back().map_or(0, |placed| placed.last).max(self.logged);
+        let is_coming =
+            self.coming_and_going.leaving() > 0 || self.doomed.iter().any(|doomed| doomed.barrier <= written);
         !has_chunk && !is_coming && Pages::free_chunks(flash) == 0
     }
 
