@@ -93,9 +93,9 @@ impl Pages {
     }
 
     /// Whether pages that were put already will get no place: those that the log has with their bytes, or that a failed program left. No chunk is
-    /// free, and none will be when what is under way has ended.
+    /// free, and none is on its way. Nothing is under way: chunks that leave when a mutation is durable wait for these very pages.
     pub(crate) fn lack_chunks(&self, flash: &Flash) -> bool {
-        if Pages::free_chunks(flash) > 0 || !self.doomed.is_empty() || self.coming_and_going.leaving() > 0 {
+        if Pages::free_chunks(flash) > 0 || self.coming_and_going.leaving() > 0 {
             return false;
         }
         let lacks = |frontiers: &Frontiers, bytes: u32| !self.have_room(flash, frontiers, grains_of(bytes));

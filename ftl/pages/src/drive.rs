@@ -320,8 +320,9 @@ impl PageFtl {
     /// Whether somebody waits, nothing is under way, and pages or groups of the log that would have to be put elsewhere lack a chunk: so many have
     /// gone bad that only the checkpoint which waits for these pages would free one, or so many were found that only the end of the recovery would.
     fn is_stuck(&self) -> bool {
-        let is_waited_for =
-            self.checkpoint.is_quiescing() || !self.waiters.is_empty() || self.pages.log.is_written_again();
+        // Who puts a page may wait for a chunk that leaves when a mutation is durable.
+        let is_wanted = !self.waiters.is_empty() || self.wanted > self.pages.durable;
+        let is_waited_for = self.checkpoint.is_quiescing() || is_wanted || self.pages.log.is_written_again();
         let is_reading = self.pages.cleaning.at.as_ref().and_then(|victim| victim.window.as_ref());
         let is_at_rest = self.ftl.flash.units.under_way() == 0
             && self.flushing.is_none()

@@ -59,8 +59,12 @@ pub(crate) fn adopt(
         let length = expect_length(*lpid, carried.bytes.len(), pages.page_bytes_max);
         carried_grains += u64::from(grains_of(length.map_err(|error| lost(error.to_string()))?));
     }
+    let needed = log.needed();
     pages.carried = replaying::take(ftl, pages, log, &named, access);
     take_chunks(ftl, pages, live, access);
+    if access != Access::Inspect {
+        replaying::release_found(ftl, pages, &needed);
+    }
     if !ftl.recovery_report().clean {
         pages.next_version = pages.next_version.max(anchor.versions_end);
     }

@@ -175,9 +175,13 @@ impl<M: Media> PageFtl<M> {
         drive.ftl.reset_statistics();
         if access != Access::Inspect {
             drive.ftl.flash.turn_read_only_if_worn_out(&drive.ftl.journal.superblock);
-            // A chunk of which the log says that its pages are elsewhere may be needed after the next power cut, if that takes the log's end.
             drive.secure_log(clock)?;
+            // After a repair there are others.
             drive.pages.release_found(&mut drive.ftl.flash);
+            // On a drive that is worn out they stay as they are: the next recovery may need them.
+            if drive.pages.log.is_secure() {
+                drive.pages.release_in_doubt(&mut drive.ftl.flash);
+            }
             drive.ftl.hand_over();
             drive.write_rebuilt(clock)?;
         }

@@ -10,7 +10,8 @@
 //! before the log goes on in them, so that they are found again.
 //!
 //! What is found after a power cut in the last chunk is not durable by that: it may have been readable that one time. So it is written *again*, to
-//! another chunk, before anybody is let in.
+//! another chunk, before anybody is let in. If power goes meanwhile, the newest copy of a group counts. The oldest one is kept, too, for newer ones may
+//! have been readable that one time; those between are given back, so recoveries that are cut off take no more and more chunks.
 //!
 //! # What is promised if the medium loses a part of it
 //! It has one copy. A group that is missing is noticed if it can be told from one that a power cut has torn (`seen_log`): then the drive is
@@ -74,6 +75,8 @@ pub struct Log {
     pub again: VecDeque<(u64, u64, Vec<u8>)>,
     /// Where they were.
     pub left: Vec<Place>,
+    /// Chunks with older copies of them, of which the one that is the oldest is there for good.
+    pub older: Vec<ChunkId>,
     /// The chunk that is written, which may have no group yet.
     pub written: Option<ChunkId>,
     /// Chunks that it can go on in, for the anchor names them.
@@ -101,6 +104,7 @@ impl Log {
             placed: VecDeque::new(),
             again: VecDeque::new(),
             left: Vec::new(),
+            older: Vec::new(),
             written: None,
             spares: VecDeque::new(),
             unnamed: Vec::new(),
@@ -227,7 +231,7 @@ impl Log {
     pub fn chunks(&self, format: AddressFormat, group: u64) -> Vec<ChunkId> {
         let needed =
             self.placed.iter().filter(|placed| placed.number >= group).map(|placed| placed.place.chunk(format));
-        let left = self.left.iter().map(|place| place.chunk(format));
+        let left = self.left.iter().map(|place| place.chunk(format)).chain(self.older.iter().copied());
         let ahead = self.spares.iter().chain(&self.unnamed).copied();
         let mut chunks: Vec<ChunkId> = needed.chain(left).chain(self.chunk).chain(self.written).chain(ahead).collect();
         chunks.sort_unstable();

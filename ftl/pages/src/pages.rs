@@ -16,7 +16,7 @@ use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::provisioning::Claim;
-use openftl_parts::flash::shares::TenantChunks;
+use openftl_parts::flash::shares::{FoundChunk, TenantChunks};
 use openftl_parts::flash::units::Units;
 use std::collections::BTreeMap;
 
@@ -93,6 +93,8 @@ pub(crate) struct Pages {
     pub page_bytes_max: u32,
     pub capacity_grains: u64,
     pub coming_and_going: TenantChunks,
+    /// Chunks that were found to hold nothing, on the word of the end of the log: without it they do, or the log does.
+    pub in_doubt: BTreeMap<ChunkId, FoundChunk>,
     pub index: Index,
     /// Pages that the log had with their bytes when the drive was opened, until they have a place.
     pub carried: BTreeMap<u64, Carried>,
@@ -187,6 +189,7 @@ impl Pages {
             page_bytes_max,
             capacity_grains,
             coming_and_going: TenantChunks::default(),
+            in_doubt: BTreeMap::new(),
             index: Index::new(layout.slots),
             carried: BTreeMap::new(),
             chunks: BTreeMap::new(),
@@ -334,7 +337,10 @@ impl Pages {
     /// Whether the log can never go on: it has no chunk, and nothing will give it one, for that would have to be logged.
     pub(crate) fn is_log_at_its_end(&self, flash: &Flash) -> bool {
         let has_chunk = self.logs.slots[0].is_some() || !self.log.spares.is_empty() || !self.log.unnamed.is_empty();
-        let is_coming = !self.doomed.is_empty() || self.coming_and_going.leaving() > 0;
+        // Chunks that leave when a group says so that is not written do not come.
+        let written = self.log.placed.back().map_or(0, |placed| placed.last).max(self.logged);
+        let is_coming =
+            self.coming_and_going.leaving() > 0 || self.doomed.iter().any(|doomed| doomed.barrier <= written);
         !has_chunk && !is_coming && Pages::free_chunks(flash) == 0
     }
 
@@ -392,9 +398,29 @@ impl Pages {
             // The anchor says of groups that they are not needed, and is durable.
             let barrier = if known.is_log { 0 } else { self.queue.last() };
             self.doomed.push(Doomed { chunk, barrier });
-            self.coming_and_going.doom(flash, self.doomed.len());
+            self.note_doomed(flash);
             flash.stirred = true;
         }
+    }
+
+    /// Chunks that leave when that is durable are not those that a worn-out drive lacks.
+    pub(crate) fn note_doomed(&mut self, flash: &mut Flash) {
+        self.coming_and_going.doom(flash, self.doomed.len() + self.in_doubt.len());
+    }
+
+    /// Gives back a chunk that was found.
+    pub(crate) fn release_found_chunk(&mut self, flash: &mut Flash, chunk: ChunkId, found: FoundChunk) {
+        let open = found.open(flash, chunk);
+        self.coming_and_going.release(flash, chunk, open);
+    }
+
+    /// Gives back chunks that are in doubt no more: the end of the log is there for good.
+    pub(crate) fn release_in_doubt(&mut self, flash: &mut Flash) {
+        self.log.older.clear();
+        for (chunk, found) in std::mem::take(&mut self.in_doubt) {
+            self.release_found_chunk(flash, chunk, found);
+        }
+        self.note_doomed(flash);
     }
 
     /// Gives back chunks that hold nothing for good: all mutations that they wait for are durable.
@@ -409,7 +435,7 @@ impl Pages {
             let Doomed { chunk, .. } = self.doomed.swap_remove(at);
             self.coming_and_going.release(flash, chunk, None);
         }
-        self.coming_and_going.doom(flash, self.doomed.len());
+        self.note_doomed(flash);
         self.doomed.len() < before
     }
 }

@@ -34,7 +34,7 @@ use openftl_parts::flash::reads::ReadId;
 use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::words::Access;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Blocks that are read at a time.
 pub(crate) const READ_BLOCKS: usize = 64;
@@ -70,12 +70,29 @@ pub(crate) struct FoundLog {
     /// The chunk that it may go on in.
     open: Option<ChunkId>,
     next_group: u64,
+    /// What counts if the next recovery does not find all of it.
+    needed: Needed,
+}
+
+/// Chunks that the next recovery needs if it cannot read the end of the log, which may be readable this one time. All before the last chunk of the log
+/// is there for good, so only groups from its first one on can be missing then.
+#[derive(Default)]
+struct Needed {
+    /// Those in which pages were before these groups.
+    of_pages: BTreeSet<ChunkId>,
+    /// Those with the oldest copies of these groups. Newer ones are of recoveries that were cut off, and as uncertain.
+    of_log: BTreeSet<ChunkId>,
 }
 
 impl FoundLog {
     /// Whether a group of it is in a chunk.
     pub(crate) fn has(&self, format: AddressFormat, chunk: ChunkId) -> bool {
         self.open == Some(chunk) || self.placed.iter().any(|placed| placed.place.chunk(format) == chunk)
+    }
+
+    /// Chunks that the next recovery may need, whatever this one finds in them.
+    pub(crate) fn needed(&self) -> BTreeSet<ChunkId> {
+        self.needed.of_pages.union(&self.needed.of_log).copied().collect()
     }
 }
 
@@ -227,18 +244,23 @@ pub(crate) fn read(
     let (mut placed, mut versions) = (VecDeque::new(), VecDeque::new());
     // What is needed was written after the anchor was made up.
     let (mut number, mut last) = (anchor.group, Last { version: anchor.version, ..Last::default() });
-    while let Some(found) = groups.remove(&number) {
-        let newest = found
-            .into_iter()
-            .filter(|group| group.version >= last.version)
-            .max_by_key(|group| (group.version, group.sequence));
-        let Some(group) = newest else { break };
+    let mut needed = Needed::default();
+    while let Some(mut found) = groups.remove(&number) {
+        found.retain(|group| group.version >= last.version);
+        found.sort_by_key(|group| (group.version, group.sequence));
+        let Some(group) = found.pop() else { break };
         last = Last::of(format, &group);
         let FoundGroup { place, records: bytes, version: of_group, .. } = group;
+        if place.grain(format) == 0 {
+            needed = Needed::default();
+        }
+        let oldest = found.iter().find(|other| other.version == of_group);
+        needed.of_log.extend(oldest.map(|oldest| oldest.place.chunk(format)));
         let records = read_records(&bytes);
         let records =
             records.ok_or_else(|| lost(format!("group {number} of the log has something else than records")))?;
-        records.into_iter().try_for_each(|record| take_record(ftl, pages, &mut replayed, record))?;
+        let before = &mut needed.of_pages;
+        records.into_iter().try_for_each(|record| take_record(ftl, pages, &mut replayed, record, before))?;
         placed.push_back(Placed { number, last: 0, place, is_programmed: true });
         versions.push_back((number, of_group, bytes));
         number += 1;
@@ -255,11 +277,14 @@ pub(crate) fn read(
     if let Some(blocks) = seen.doubt(number, last) {
         let text = "blocks behind the end of the log cannot be read, more than power cuts tear: batches that were durable may be missing";
         *ftl.doubt_mut() = Some(format!("{blocks} {text}"));
+        // Whoever opens the drive is to hear of it, if not this time.
+        needed.of_log.extend(seen.chunks());
     }
     // The log goes on there if nothing in it is needed, and never behind what a power cut has torn.
-    let is_needed = |chunk: ChunkId| placed.iter().any(|placed: &Placed| placed.place.chunk(format) == chunk);
-    let open = open.map(|(_, chunk)| chunk).filter(|chunk| is_needed(*chunk) || !seen.is_torn(*chunk));
-    Ok(FoundLog { carried: replayed.carried, placed, groups: versions, open, next_group: number })
+    let has_groups = |chunk: &ChunkId| placed.iter().any(|placed: &Placed| placed.place.chunk(format) == *chunk);
+    let may_go_on = |chunk: &ChunkId| !seen.is_torn(*chunk) && !needed.of_log.contains(chunk);
+    let open = open.map(|(_, chunk)| chunk).filter(|chunk| has_groups(chunk) || may_go_on(chunk));
+    Ok(FoundLog { carried: replayed.carried, placed, groups: versions, open, next_group: number, needed })
 }
 
 /// Takes over the log, and those of the chunks that the anchor names which nothing was written to yet. Gives pages that it has with their bytes.
@@ -270,7 +295,7 @@ pub(crate) fn take(
     named: &[ChunkId],
     access: Access,
 ) -> BTreeMap<u64, Carried> {
-    let FoundLog { carried, placed, groups, open, next_group } = found;
+    let FoundLog { carried, placed, groups, open, next_group, needed } = found;
     let format = ftl.flash.format;
     take_log(ftl, pages, &placed, open, access);
     // All before the last chunk were on media when that was begun.
@@ -278,6 +303,7 @@ pub(crate) fn take(
         let begins = |placed: &&Placed| placed.place.grain(format) == 0;
         let first = placed.iter().rfind(begins).map_or(0, |placed| placed.number);
         pages.log.again = groups.into_iter().filter(|(number, ..)| *number >= first).collect();
+        pages.log.older = needed.of_log.into_iter().collect();
     }
     pages.log.found(placed, next_group);
     for chunk in named {
@@ -290,6 +316,19 @@ pub(crate) fn take(
         }
     }
     carried
+}
+
+/// Gives back chunks that hold nothing, whatever the next recovery finds of the log: each recovery takes some, and if that was cut off again and again
+/// there would be none. The others follow when the end of the log is there for good ([`Pages::release_in_doubt`]).
+pub(crate) fn release_found(ftl: &mut BlockFtl, pages: &mut Pages, needed: &BTreeSet<ChunkId>) {
+    for (chunk, found) in pages.coming_and_going.take_rest(&mut ftl.flash) {
+        if needed.contains(&chunk) {
+            pages.in_doubt.insert(chunk, found);
+        } else {
+            pages.release_found_chunk(&mut ftl.flash, chunk, found);
+        }
+    }
+    pages.note_doomed(&mut ftl.flash);
 }
 
 /// The chunks of the log are taken over. Those with groups that are needed are written no more.
@@ -327,12 +366,19 @@ fn take_log(ftl: &mut BlockFtl, pages: &mut Pages, placed: &VecDeque<Placed>, op
     pages.log.found_in(&chunks, chunk_blocks);
 }
 
+/// Does again what a record says. Adds chunks in which pages were before to `before`.
 fn take_record(
     ftl: &mut BlockFtl,
     pages: &mut Pages,
     replayed: &mut Replayed,
     record: Record,
+    before: &mut BTreeSet<ChunkId>,
 ) -> Result<(), OpenError> {
+    let format = ftl.flash.format;
+    let mut set = |pages: &mut Pages, lpid: u64, place: Option<Place>| {
+        let old = pages.index.set(lpid, place).filter(|old| *old != Place::LOST);
+        before.extend(old.map(|old| old.chunk(format)));
+    };
     match record {
         Record::Changes { session, wsn, digest, is_last, puts } => {
             replayed.parts.entry((session, wsn, digest)).or_default().extend(puts);
@@ -344,12 +390,12 @@ fn take_record(
                 match put {
                     Put::At(place) => {
                         expect_place(&ftl.flash, lpid, place)?;
-                        pages.index.set(lpid, Some(place));
+                        set(pages, lpid, Some(place));
                     }
-                    Put::Deleted => _ = pages.index.set(lpid, None),
+                    Put::Deleted => set(pages, lpid, None),
                     Put::Carried { version, bytes } => {
                         pages.next_version = pages.next_version.max(version + 1);
-                        pages.index.set(lpid, None);
+                        set(pages, lpid, None);
                         replayed.carried.insert(lpid, Carried { version, bytes });
                     }
                 }
@@ -364,12 +410,12 @@ fn take_record(
         Record::Moved { lpid, from, to } => {
             if pages.index.get(lpid) == Some(from) {
                 expect_place(&ftl.flash, lpid, to)?;
-                pages.index.set(lpid, Some(to));
+                set(pages, lpid, Some(to));
             }
         }
         Record::Lost { lpid, from } => {
             if pages.index.get(lpid) == Some(from) {
-                pages.index.set(lpid, Some(Place::LOST));
+                set(pages, lpid, Some(Place::LOST));
             }
         }
         Record::Forgotten(session) => pages.sessions.forget(session),

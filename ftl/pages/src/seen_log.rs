@@ -169,6 +169,11 @@ impl SeenLog {
         (blocks > CUTS * self.reach).then_some(blocks)
     }
 
+    /// The chunks that were added.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
+        self.unreadable.keys().copied()
+    }
+
     fn unknown_chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
         self.unreadable.keys().copied().filter(|chunk| self.seen.iter().all(|seen| seen.chunk != *chunk))
     }

@@ -3,5 +3,6 @@
 mod crash_points;
 mod explorer;
 mod machine_crash;
+mod recoveries;
 mod repair;
 mod requests;

@@ -2,6 +2,7 @@
 
 use super::explored;
 use openftl_sim::step::parse_steps;
+use openftl_sim::swarm::Kind;
 use openftl_sim::{Drives, Run, explore};
 
 /// A chunk whose pages were elsewhere by the end of the log came back before that end was written again. The next power cut took the end.
@@ -22,13 +23,23 @@ fn a_store_of_pages_is_opened_though_its_scrub_is_late() {
     assert_eq!(explore(&run).failure, None);
 }
 
-/// Many power cuts in a row left so many chunks that none was free, and the one failed in which the end of the log was written again: the drive waited
-/// for ever.
+/// Many power cuts in a row left so many chunks that none was free to write the end of the log again. The drive waited for ever, and later took no more
+/// writes, though hardly any of those chunks held anything.
 #[test]
-fn a_store_of_pages_that_cannot_write_the_end_of_its_log_again_is_opened_to_be_read() {
+fn power_cuts_in_a_row_leave_a_store_of_pages_the_chunks_that_its_recovery_needs() {
     let steps = "x5+18 A0+4 x1 x1 x1+24/72 x15/60 R0+0 A0+4 x9+6 S0+1 f R0+0 x1+18 x1 x1 x1 x1 x67/149/103/116 A1+4 S0+1 f f \
                  x1+15/53/82/44 x1/120 F0+0 A0+1 x7/114 !close8225";
     let run = Run::with_steps(910_000_904, Drives::Pages, parse_steps(steps).unwrap()).unwrap();
+    assert_eq!(explored(run).worn_out, 0);
+}
+
+/// A store that is as small as one can be had no chunk left for pages that a failed program had left. It waited for chunks that were to leave when the log
+/// says that they hold nothing, and the log for these pages.
+#[test]
+fn pages_that_lack_a_chunk_do_not_wait_for_one_that_waits_for_them() {
+    let steps = "x87+27 D0+20 D0+1 x7+6 A0+4 x80+30 R0+0 D1+11 x1 x42/125+8t O0+0 x1/121 x65t S0+1 R0+0 x63 S8645+1";
+    let mut run = Run::with_steps(10_484, Drives::Pages, parse_steps(steps).unwrap()).unwrap();
+    run.setting.kind = Kind::Pages { chunks: 34 };
     assert_eq!(explore(&run).failure, None);
 }
 
