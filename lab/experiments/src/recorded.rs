@@ -8,12 +8,13 @@
 use super::{ExperimentError, amf, zns};
 use crate::file_trace::{ACCESS_BLOCKS_MAX, BadRecording, Head, Recorded, Recording};
 use crate::order_table;
+use openftl_blocks::Ftl;
 use openftl_core::units::Share;
-use openftl_core::{BLOCK_BYTES, VirtualClock};
+use openftl_core::{BLOCK_BYTES, Clock, Nanos, VirtualClock};
 use openftl_lab::load::{Access, Load, Operation};
 use openftl_lab::{BlockDrive, Driver, Limit, Pattern, Workload, WorkloadConfig};
 use openftl_media::EmulatedDevice;
-use openftl_parts::BlockTarget;
+use openftl_parts::{BlockTarget, Statistics};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -189,6 +190,20 @@ impl Load for UntilFlush<'_, '_> {
     }
 }
 
+/// Requests under way at a time.
+const QUEUE_DEPTH: usize = 64;
+
+/// What a drive did while the last phase of a recording of files was replayed.
+#[derive(Clone, Debug)]
+pub struct LastPhase {
+    /// Bytes that programs wrote in it.
+    pub bytes: u64,
+    /// How long it took.
+    pub span: Nanos,
+    /// What the drive has counted.
+    pub drive: Statistics,
+}
+
 /// A drive on which the recording of a file system is replayed.
 pub struct Replay<'a> {
     /// The drive.
@@ -201,7 +216,39 @@ pub struct Replay<'a> {
     pub recording: Recording<'a>,
 }
 
-impl Replay<'_> {
+impl<'a> Replay<'a> {
+    /// A new drive, on which what `bytes` hold is to be replayed.
+    ///
+    /// # Errors
+    /// If that is no recording.
+    pub fn new(
+        bytes: &'a [u8],
+        drive: BlockDrive<EmulatedDevice>,
+        clock: VirtualClock,
+    ) -> Result<Replay<'a>, ExperimentError> {
+        let recording = Recording::new(bytes)?;
+        let blocks = recording.head().disk_bytes / BLOCK_BYTES as u64;
+        let driver = Driver::new(blocks, QUEUE_DEPTH, ACCESS_BLOCKS_MAX as usize);
+        Ok(Replay { drive, clock, driver, recording })
+    }
+
+    /// Replays files that are made, age, and are measured: says what the drive did in the last of these phases.
+    ///
+    /// # Errors
+    /// If the drive is at fault, or the recording has fewer phases.
+    pub fn run(&mut self) -> Result<LastPhase, ExperimentError> {
+        for _ in 0..2 {
+            self.phase()?;
+            self.flush()?;
+        }
+        self.drive.reset_statistics();
+        let began = self.clock.now();
+        let bytes = self.phase()?;
+        self.flush()?;
+        let span = self.clock.now().since(began);
+        Ok(LastPhase { bytes, span, drive: self.drive.block().statistics().clone() })
+    }
+
     /// Replays a phase, in which each flush waits for all before it. Gives the bytes that programs wrote in it.
     ///
     /// # Errors

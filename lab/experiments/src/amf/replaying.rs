@@ -2,16 +2,11 @@
 
 use super::{Case, Condition};
 use crate::ExperimentError;
-use crate::file_trace::{ACCESS_BLOCKS_MAX, Recording};
-use crate::recorded::Replay;
+use crate::recorded::{LastPhase, Replay};
 use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::{Clock, Nanos, VirtualClock};
-use openftl_lab::Driver;
 use openftl_media::EmulatedDevice;
 use openftl_parts::Config;
-
-/// Requests under way at a time.
-const QUEUE_DEPTH: usize = 64;
 
 /// Replays a recording on a page FTL.
 pub(super) fn replayed(
@@ -20,22 +15,10 @@ pub(super) fn replayed(
     device: EmulatedDevice,
     config: Config,
 ) -> Result<Case, ExperimentError> {
-    let recording = Recording::new(bytes)?;
     let mut clock = VirtualClock::default();
     let drive = BlockFtl::format(device, config.clone(), &mut clock)?.into();
-    let driver = Driver::new(config.capacity_blocks, QUEUE_DEPTH, ACCESS_BLOCKS_MAX as usize);
-    let mut replay = Replay { drive, clock, driver, recording };
-    // The files are made, and age.
-    for _ in 0..2 {
-        replay.phase()?;
-        replay.flush()?;
-    }
-    replay.drive.reset_statistics();
-    let began = replay.clock.now();
-    let bytes = replay.phase()?;
-    replay.flush()?;
-    let span = replay.clock.now().since(began);
-    let drive = replay.drive.block().statistics().clone();
+    let mut replay = Replay::new(bytes, drive, clock)?;
+    let LastPhase { bytes, span, drive } = replay.run()?;
     let map_bytes = replay.drive.map_memory_bytes();
     replay.read_back()?;
     let Replay { drive: open, mut clock, .. } = replay;

@@ -11,14 +11,14 @@
 
 use super::Scale;
 use crate::file_load::FileModel;
-use crate::file_trace::{ACCESS_BLOCKS_MAX, Head, Recording};
-use crate::recorded::{self, Replay};
+use crate::file_trace::Head;
+use crate::recorded::{self, LastPhase, Replay};
 use crate::{Check, ExperimentError};
 use openftl_blocks::{BlockFtl, Ftl};
 use openftl_core::units::{ByteSize, Share};
-use openftl_core::{BLOCK_BYTES, Clock, FrameForm, Nanos, VirtualClock};
+use openftl_core::{BLOCK_BYTES, FrameForm, VirtualClock};
+use openftl_lab::BlockDrive;
 use openftl_lab::figures::{Cell, Table};
-use openftl_lab::{BlockDrive, Driver};
 use openftl_media::{EmulatedDevice, Media, Profile, Store, Timing};
 use openftl_parts::{Config, Statistics, chunks_per_pu};
 use openftl_zones::{Face, Limits, ZoneConfig, ZoneFtl};
@@ -37,7 +37,6 @@ const BESIDE_SPARE: Share = Share::percent(28);
 /// As many zones may be written in part.
 const ACTIVE: u32 = 11;
 const BTRFS_ACTIVE: u32 = 24;
-const QUEUE_DEPTH: usize = 64;
 const SEED: u64 = 1;
 
 /// Bytes of files: as in `amf` at 85 %, and as many as btrfs has room for with such small zones.
@@ -121,31 +120,23 @@ pub(super) fn recordings() -> impl Iterator<Item = (&'static str, Head)> {
     })
 }
 
-/// What one drive did in the measured phase.
-struct Part {
-    drive: Statistics,
-    span: Nanos,
-}
-
 /// What was measured of a condition.
 pub(super) struct Case {
     condition: &'static Condition,
-    /// Bytes that programs wrote.
-    bytes: u64,
     /// The zones or the only disk, and the blocks beside.
-    main: Part,
-    beside: Option<Part>,
+    main: LastPhase,
+    beside: Option<LastPhase>,
 }
 
 impl Case {
-    fn parts(&self) -> impl Iterator<Item = &Part> {
+    fn parts(&self) -> impl Iterator<Item = &LastPhase> {
         std::iter::once(&self.main).chain(&self.beside)
     }
 
     /// For each block that programs wrote.
     fn per_block(&self, count: impl Fn(&Statistics) -> u64) -> f64 {
         let blocks: u64 = self.parts().map(|part| count(&part.drive)).sum();
-        blocks as f64 * BLOCK_BYTES as f64 / self.bytes as f64
+        blocks as f64 * BLOCK_BYTES as f64 / self.main.bytes as f64
     }
 
     /// Blocks that the drives got.
@@ -231,42 +222,26 @@ fn case(condition: &'static Condition, seed: u64) -> Result<Case, ExperimentErro
     } else {
         BlockFtl::format(media, pages, &mut clock)?.into()
     };
-    let (main, bytes) = replayed(condition.recording, drive, clock)?;
+    let main = replayed(condition.recording, drive, clock)?;
     let beside = match condition.beside {
         Some(name) => {
             let config = page_ftl(BESIDE, BESIDE_SPARE);
             let mut clock = VirtualClock::default();
             let drive = BlockFtl::format(device(1, &config)?, config, &mut clock)?.into();
-            Some(replayed(name, drive, clock)?.0)
+            Some(replayed(name, drive, clock)?)
         }
         None => None,
     };
-    Ok(Case { condition, bytes, main, beside })
+    Ok(Case { condition, main, beside })
 }
 
-/// Replays a recording: files are made and age, and then all is measured. Gives the bytes that programs wrote in that.
-fn replayed(
-    name: &str,
-    drive: BlockDrive<EmulatedDevice>,
-    clock: VirtualClock,
-) -> Result<(Part, u64), ExperimentError> {
+/// Replays a recording, and reads all of the drive back.
+fn replayed(name: &str, drive: BlockDrive<EmulatedDevice>, clock: VirtualClock) -> Result<LastPhase, ExperimentError> {
     let bytes = recorded::read(name)?;
-    let recording = Recording::new(&bytes)?;
-    let blocks = recording.head().disk_bytes / BLOCK_BYTES as u64;
-    let driver = Driver::new(blocks, QUEUE_DEPTH, ACCESS_BLOCKS_MAX as usize);
-    let mut replay = Replay { drive, clock, driver, recording };
-    for _ in 0..2 {
-        replay.phase()?;
-        replay.flush()?;
-    }
-    replay.drive.reset_statistics();
-    let began = replay.clock.now();
-    let bytes = replay.phase()?;
-    replay.flush()?;
-    let span = replay.clock.now().since(began);
-    let drive = replay.drive.block().statistics().clone();
+    let mut replay = Replay::new(&bytes, drive, clock)?;
+    let measured = replay.run()?;
     replay.read_back()?;
-    Ok((Part { drive, span }, bytes))
+    Ok(measured)
 }
 
 pub(super) fn table(cases: &[Case]) -> Table {
@@ -290,7 +265,7 @@ pub(super) fn table(cases: &[Case]) -> Table {
             Cell::Text(case.name()),
             Cell::Text(case.condition.load.to_string()),
             Cell::Count(case.condition.data_bytes >> 20),
-            Cell::Number(case.bytes as f64 / f64::from(1 << 20) / span.as_secs_f64(), 1),
+            Cell::Number(case.main.bytes as f64 / f64::from(1 << 20) / span.as_secs_f64(), 1),
             Cell::Number(case.file_system(), 2),
             Cell::Number(case.drive(), 3),
             Cell::Number(case.moved(), 2),
