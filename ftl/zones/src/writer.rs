@@ -172,8 +172,6 @@ pub(crate) struct Writer {
     pub(crate) is_stirred: bool,
     /// Units wait until the device has completed others of their column.
     pub(crate) waits_for_units: bool,
-    /// The only column for which something has happened, if it is only one and `is_stirred` is not set.
-    pub(crate) stirred_column: Option<u32>,
     /// Some units may be [`UnitState::Kept`].
     pub(crate) may_keep: bool,
     /// What the record says, or is to say, of the tail.
@@ -203,7 +201,6 @@ impl Writer {
             first_unit: 0,
             is_stirred: false,
             waits_for_units: false,
-            stirred_column: None,
             may_keep: false,
             saved: None,
             durable: 0,
@@ -225,15 +222,6 @@ impl Writer {
     /// The unit behind the last one.
     pub(crate) fn end_unit(&self) -> u32 {
         self.first_unit + self.units.len() as u32
-    }
-
-    /// Something has happened to a column: what it waits for is its own.
-    #[inline]
-    pub(crate) fn stir(&mut self, column: u32) {
-        match self.stirred_column {
-            Some(other) if other != column => self.is_stirred = true,
-            _ => self.stirred_column = Some(column),
-        }
     }
 
     /// The first unit of a column that waits to be written.

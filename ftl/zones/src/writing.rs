@@ -12,7 +12,6 @@ use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::reads::{ReadId, Reader};
 use openftl_parts::flash::units::UnitId;
 use openftl_parts::words::Purpose;
-use std::ops::Range;
 
 /// Marks units that are copied from the chunk that a column moves away from.
 const COPY: u32 = 1 << 31;
@@ -75,7 +74,7 @@ impl Zones {
             writer.window = None;
             writer.is_ending = true;
         }
-        self.go_on_with(flash, slot, 0..self.layout.width);
+        self.go_on_with(flash, slot);
     }
 
     /// Nothing more is written to `zone`.
@@ -90,7 +89,7 @@ impl Zones {
         {
             last.state = UnitState::Waiting;
         }
-        self.go_on_with(flash, slot, 0..self.layout.width);
+        self.go_on_with(flash, slot);
     }
 
     /// Nothing of `zone` is needed any more.
@@ -167,30 +166,26 @@ impl Zones {
         self.lacks_room &= !is_stirred;
         for slot in 0..self.writers.len() {
             let Some(writer) = &mut self.writers[slot] else { continue };
-            let column = writer.stirred_column.take();
             if std::mem::take(&mut writer.is_stirred)
                 || is_stirred
                 || (writer.is_ending && may_want_padding)
                 || writer.may_keep
                 || (writer.waits_for_units && flash.geometry.volatile_cache)
             {
-                self.go_on_with(flash, slot as u32, 0..self.layout.width);
-            } else if let Some(column) = column {
-                self.go_on_with(flash, slot as u32, column..column + 1);
+                self.go_on_with(flash, slot as u32);
             }
         }
     }
 
-    fn go_on_with(&mut self, flash: &mut Flash, slot: u32, columns: Range<u32>) {
+    fn go_on_with(&mut self, flash: &mut Flash, slot: u32) {
         if self.writer(slot).is_orphan {
             return self.bury(flash, slot);
         }
         if !flash.may_program() {
             return;
         }
-        // Of others it is not known.
-        self.writer(slot).waits_for_units &= columns.len() < self.layout.width as usize;
-        for column in columns {
+        self.writer(slot).waits_for_units = false;
+        for column in 0..self.layout.width {
             if self.writer(slot).may_go_on(column) {
                 self.go_on_with_column(flash, slot, column);
             }
@@ -475,9 +470,7 @@ impl Zones {
         let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
         let zone = writer.zone;
         // Where what completes survives a power cut, this says that it has.
-        if writer.waits_for_units {
-            writer.stir(at);
-        }
+        writer.is_stirred |= writer.waits_for_units;
         let column = &mut writer.columns[at as usize];
         if let Some(index) = index
             && let Some(unit) = writer.units.get_mut((index - writer.first_unit) as usize)
@@ -502,7 +495,7 @@ impl Zones {
         let unit = flash.units.unit(id);
         let (chunk, first, end) = (unit.chunk, unit.first, unit.first + unit.count);
         let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
-        writer.stir(at);
+        writer.is_stirred = true;
         let column = &mut writer.columns[at as usize];
         column.under_way -= 1;
         let end_of_good = column.end_of_good();
@@ -576,9 +569,9 @@ impl Zones {
         if !writer.is_ending {
             return;
         }
-        let wants_nothing = flash.geometry.mw_cunits == 0 && !writer.may_keep;
+        let padded = if flash.geometry.mw_cunits > 0 || writer.may_keep { self.layout.width } else { 0 };
         // Each column for itself: another may wait for the chunk that this one gives back.
-        for at in 0..if wants_nothing { 0 } else { self.layout.width } {
+        for at in 0..padded {
             let column = &self.writer(slot).columns[at as usize];
             // Nothing may come between what is copied.
             if column.stage == Stage::Ready && self.writer(slot).first_waiting(at).is_none() {

@@ -14,14 +14,17 @@
 //! | a read, a write, a flush | `read`, `write`, `datasync` |
 //! | a durable write | `write`, and `datasync` behind it |
 //! | a trim, zeroes | `trim` |
-//! | a compare-and-write, a write of a part of a block in an exchange | `read`, and `write` once it is written |
+//! | Compare and Write, fused | `read`, and `write` once it is written |
 //! | an append to a zone | `write`, at the address that it got |
 //! | a reset of a zone, of all zones | `trim` of the zone, of all |
 //!
-//! A request stands where the drive got it, so writes to a zone are in their order; what a zoned drive refuses is left out. Zones
-//! follow each other there without the gaps of their addresses, as segments do: see [`openftl_segments`]. What names no byte is
-//! left out too: other actions on zones, descriptor extensions, FlashAlloc, write uncorrectable, and what hosts say of lifetimes.
+//! A request stands where the drive got it, so writes to a zone are in their order. What zones refuse is left out; what blocks or segments
+//! refuse is not. Zones follow each other there without the gaps of their addresses, as segments do: see [`openftl_segments`]. Left out are
+//! other actions on zones, descriptor extensions, FlashAlloc, Write Uncorrectable, and what hosts say of lifetimes.
+//!
+//! A server that is killed leaves a log that ends too early, and never in the middle of a line.
 
+use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -45,6 +48,8 @@ struct State {
     /// What the log calls each namespace, and whether it has said so.
     names: Vec<(String, bool)>,
     requests: u64,
+    /// The lines of a request, which go to the log as one.
+    text: String,
     /// Why it stopped.
     failure: Option<io::Error>,
 }
@@ -137,10 +142,10 @@ impl Recorder {
     pub fn new(names: &[String], out: Box<dyn Write + Send>) -> io::Result<Recorder> {
         let word = |name: &String| (name.replace(char::is_whitespace, "_"), false);
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-        writeln!(out, "fio version 3 iolog")?;
+        out.write_all(b"fio version 3 iolog\n")?;
         out.flush()?;
         let names = names.iter().map(word).collect();
-        Ok(Recorder { state: Mutex::new(State { out, names, requests: 0, failure: None }) })
+        Ok(Recorder { state: Mutex::new(State { out, names, requests: 0, text: String::new(), failure: None }) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -174,17 +179,19 @@ impl Recorder {
 
 impl State {
     fn write(&mut self, namespace: usize, now: Time, line: Line) -> io::Result<()> {
-        let State { out, names, requests, .. } = self;
+        let State { out, names, requests, text, .. } = self;
         let Some((name, is_known)) = names.get_mut(namespace) else { return Ok(()) };
         let micros = now.0 / 1_000;
+        text.clear();
         if !std::mem::replace(is_known, true) {
-            writeln!(out, "{micros} {name} add\n{micros} {name} open")?;
+            _ = writeln!(text, "{micros} {name} add\n{micros} {name} open");
         }
         let Line { word, offset, length, is_durable } = line;
-        writeln!(out, "{micros} {name} {word} {offset} {length}")?;
+        _ = writeln!(text, "{micros} {name} {word} {offset} {length}");
         if is_durable {
-            writeln!(out, "{micros} {name} datasync 0 0")?;
+            _ = writeln!(text, "{micros} {name} datasync 0 0");
         }
+        out.write_all(text.as_bytes())?;
         *requests += 1;
         Ok(())
     }
@@ -231,7 +238,12 @@ mod tests {
         recorder.record(0, Time(7_900), Line::of_bytes(write).unwrap());
         recorder.record(1, Time(8_000), Line::FLUSH);
         recorder.record(0, Time(9_000), Line::of_bytes(ByteRequest::Read { offset: 0, length: 8192 }).unwrap());
-        assert_eq!(recorder.finish().unwrap(), 3);
+        let exchange =
+            ByteRequest::Exchange { offset: 0, length: 512, durability: Durability::Volatile, handle: Handle(0) };
+        recorder.record(1, Time(9_000), Line::of_bytes(exchange).unwrap());
+        recorder.record(1, Time(9_000), Line::of_exchange(exchange).unwrap());
+        assert_eq!((Line::of_exchange(write), Line::of_bytes(ByteRequest::FlashAlloc)), (None, None));
+        assert_eq!(recorder.finish().unwrap(), 5);
         let text = String::from_utf8(paper.bytes.lock().unwrap().clone()).unwrap();
         let expected = [
             "fio version 3 iolog",
@@ -243,6 +255,8 @@ mod tests {
             "8 other open",
             "8 other datasync 0 0",
             "9 a_disk read 0 8192",
+            "9 other read 0 512",
+            "9 other write 0 512",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }
@@ -254,6 +268,7 @@ mod tests {
         for at in 0..10_000 {
             recorder.record(0, Time(at), Line::of_blocks("write", at, 1));
         }
+        assert_eq!(paper.bytes.lock().unwrap().last(), Some(&b'\n'), "no line is cut");
         assert_eq!(recorder.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -228,13 +228,14 @@ fn what_hosts_ask_of_zones_is_recorded_as_if_there_were_no_gaps_between_them() {
     assert_eq!(bench.read(size + 2, 2).0, 0);
     assert_eq!(bench.queue.status(&entry(0x00, ZONED, [0; 3])), 0);
     assert_eq!((bench.act(2 * size, 3), bench.act(size, 2), bench.act(size, 4)), (0, 0, 0), "opened, finished, reset");
+    assert_eq!(bench.act(0, 4 | 1 << 8), 0, "all are reset");
     assert_eq!(bench.queue.write(7, &data), 0);
     bench.end();
     // One flush is that of the host, and none that of the server's end.
     let text = std::fs::read_to_string(&path).unwrap();
     assert_eq!(
         (recorder.finish().unwrap(), text.len()),
-        (6, "fio version 3 iolog\n".len()),
+        (7, "fio version 3 iolog\n".len()),
         "it is in the buffer until the end"
     );
     let text = std::fs::read_to_string(&path).unwrap();
@@ -249,6 +250,7 @@ fn what_hosts_ask_of_zones_is_recorded_as_if_there_were_no_gaps_between_them() {
         at("read", capacity + 2, 2),
         at("datasync", 0, 0),
         at("trim", capacity, capacity),
+        at("trim", 0, u64::from(layout.zones) * capacity),
         "disk add".to_owned(),
         "disk open".to_owned(),
         format!("disk write {} {}", 7 * block, 3 * block),

@@ -320,6 +320,20 @@ mod tests {
     }
 
     #[test]
+    fn phases_of_recordings_are_those_of_their_loads() {
+        for (name, head) in of_file_systems().filter(|(_, head)| JournalMode::of_load(&head.load).is_none()) {
+            let bytes = read(name).unwrap();
+            let mut recording = Recording::new(&bytes).unwrap();
+            let mut phases = Vec::new();
+            while let Some(recorded) = recording.read_next().unwrap() {
+                phases.extend(if let Recorded::Phase { bytes } = recorded { Some(bytes) } else { None });
+            }
+            let load = head.load.parse().unwrap();
+            assert_eq!(phases, crate::file_load::phase_bytes(load, head.data_bytes, head.seed), "{name}");
+        }
+    }
+
+    #[test]
     fn a_missing_recording_is_an_error_with_its_fix() {
         let error = read_from(&[PathBuf::from("/nowhere")], "ext4-oltp-85").unwrap_err().to_string();
         assert!(error.contains("/nowhere/ext4-oltp-85.trace") && error.contains(VARIABLE), "{error}");

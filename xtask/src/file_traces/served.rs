@@ -21,9 +21,12 @@ const SERVER: &str = "192.168.77.1";
 const GUEST: &str = "192.168.77.2";
 const PORT: u16 = 4420;
 
+/// A guest that hangs is ended.
+const MINUTES_MAX: u32 = 15;
+
 /// Whether a served drive records it.
 pub(super) fn is_served(recorded: &Recorded<'_>) -> bool {
-    recorded.file_system.ends_with(ZONES) || is_beside(recorded)
+    recorded.file_system.ends_with(ZONES)
 }
 
 /// Whether it is made with another one: what the file system keeps on blocks beside its zones.
@@ -68,7 +71,7 @@ pub(super) fn record(
 fn guest(recorded: &Recorded<'_>, kernel: &Path, program: &Path, uml: &Path, init: &Path) -> String {
     let Recorded { file_system, load, bytes, seed, .. } = recorded;
     // In a process namespace of its own, all of the guest's processes end with the first.
-    let contain = format!("unshare --pid --fork --kill-child {}", kernel.display());
+    let contain = format!("timeout {MINUTES_MAX}m unshare --pid --fork --kill-child {}", kernel.display());
     let machine = "mem=512M vec0:transport=tap,ifname=tap0,depth=128,gro=1 con=null con0=null,fd:1 quiet nvme_core.max_retries=100";
     let files =
         format!("umid=guest uml_dir={} rootfstype=hostfs rootflags=/ ro init={}", uml.display(), init.display());

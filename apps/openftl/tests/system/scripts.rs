@@ -87,7 +87,8 @@ fn what_hosts_do_to_zones_is_recorded_and_played_on_a_drive_in_virtual_time() {
     assert_eq!(measured["host_blocks_written"], 3 << 8, "{measured:#}");
     // Once more to the same file: it is not overwritten, and nothing is served.
     let again = run_openftl([&serve[..], &["--record", &log, "--run", "echo served"]].concat());
-    assert_eq!(again.failed().saying(&["--record", "there is such a file"]).status.code(), Some(2));
+    let again = again.failed().saying(&["--record", "there is such a file"]);
+    assert_eq!((again.status.code(), again.stdout.as_str()), (Some(2), ""));
     let values = concat!(env!("CARGO_MANIFEST_DIR"), "/../../drives/kv.toml");
     let other = folder.path().join("other.log");
     let flags = ["--memory", "--redis", "127.0.0.1:0", "--record", other.to_str().unwrap(), "--run", "true"];

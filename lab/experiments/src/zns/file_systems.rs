@@ -28,90 +28,74 @@ const PROFILE: &str = "bluedbm";
 const DIES: u32 = 8;
 /// Of the zones together, and of the page FTL.
 const CAPACITY: ByteSize = ByteSize(512 << 20);
-/// Of the page FTL; the zones of F2FS have the same flash. Those of btrfs have more: it writes to more zones at a time.
-const SPARE: Share = Share::percent(13);
-const BTRFS_SPARE: Share = Share::percent(28);
 /// Of the blocks beside the zones, and the spare flash of their FTL.
 const BESIDE: ByteSize = ByteSize(24 << 20);
 const BESIDE_SPARE: Share = Share::percent(28);
-/// As many zones may be written in part.
-const ACTIVE: u32 = 11;
-const BTRFS_ACTIVE: u32 = 24;
 const SEED: u64 = 1;
 
 /// Bytes of files: as in `amf` at 85 %, and as many as btrfs has room for with such small zones.
 const FULL_BYTES: u64 = (396 << 20) * 85 / 100;
 const BTRFS_BYTES: u64 = 100_000_000;
 
-/// A file system on a drive under a load, and where it was recorded: on zones, or on the only disk, and on the blocks beside.
+/// What a file system is on: its spare flash and, of zones, how many may be written in part. F2FS has as much flash on either drive; btrfs writes to
+/// more zones at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Drive {
+    spare: Share,
+    active_zones: Option<u32>,
+}
+
+const PAGE_FTL: Drive = Drive { spare: Share::percent(13), active_zones: None };
+const ZONES: Drive = Drive { spare: PAGE_FTL.spare, active_zones: Some(11) };
+const ZONES_OF_BTRFS: Drive = Drive { spare: Share::percent(28), active_zones: Some(24) };
+
+/// A file system on a drive under a load, and what was recorded of it: on the zones or the only disk, and on the blocks beside.
 struct Condition {
     system: &'static str,
-    is_zoned: bool,
+    drive: Drive,
     load: FileModel,
-    data_bytes: u64,
     recording: &'static str,
     beside: Option<&'static str>,
 }
 
+impl Condition {
+    const fn new(
+        system: &'static str,
+        drive: Drive,
+        load: FileModel,
+        recording: &'static str,
+        beside: Option<&'static str>,
+    ) -> Condition {
+        Condition { system, drive, load, recording, beside }
+    }
+
+    fn is_zoned(&self) -> bool {
+        self.drive.active_zones.is_some()
+    }
+
+    /// Bytes of files.
+    fn data_bytes(&self) -> u64 {
+        if self.drive == ZONES_OF_BTRFS { BTRFS_BYTES } else { FULL_BYTES }
+    }
+}
+
 const CONDITIONS: [Condition; 6] = [
-    Condition {
-        system: "F2FS",
-        is_zoned: false,
-        load: FileModel::Random,
-        data_bytes: FULL_BYTES,
-        recording: "f2fs-random-85",
-        beside: None,
-    },
-    Condition {
-        system: "F2FS",
-        is_zoned: true,
-        load: FileModel::Random,
-        data_bytes: FULL_BYTES,
-        recording: "f2fs-zones-random-85",
-        beside: Some("f2fs-blocks-random-85"),
-    },
-    Condition {
-        system: "F2FS",
-        is_zoned: false,
-        load: FileModel::Oltp,
-        data_bytes: FULL_BYTES,
-        recording: "f2fs-oltp-85",
-        beside: None,
-    },
-    Condition {
-        system: "F2FS",
-        is_zoned: true,
-        load: FileModel::Oltp,
-        data_bytes: FULL_BYTES,
-        recording: "f2fs-zones-oltp-85",
-        beside: Some("f2fs-blocks-oltp-85"),
-    },
-    Condition {
-        system: "btrfs",
-        is_zoned: true,
-        load: FileModel::Random,
-        data_bytes: BTRFS_BYTES,
-        recording: "btrfs-zones-random-25",
-        beside: None,
-    },
-    Condition {
-        system: "btrfs",
-        is_zoned: true,
-        load: FileModel::Oltp,
-        data_bytes: BTRFS_BYTES,
-        recording: "btrfs-zones-oltp-25",
-        beside: None,
-    },
+    Condition::new("F2FS", PAGE_FTL, FileModel::Random, "f2fs-random-85", None),
+    Condition::new("F2FS", ZONES, FileModel::Random, "f2fs-zones-random-85", Some("f2fs-blocks-random-85")),
+    Condition::new("F2FS", PAGE_FTL, FileModel::Oltp, "f2fs-oltp-85", None),
+    Condition::new("F2FS", ZONES, FileModel::Oltp, "f2fs-zones-oltp-85", Some("f2fs-blocks-oltp-85")),
+    Condition::new("btrfs", ZONES_OF_BTRFS, FileModel::Random, "btrfs-zones-random-25", None),
+    Condition::new("btrfs", ZONES_OF_BTRFS, FileModel::Oltp, "btrfs-zones-oltp-25", None),
 ];
 
 /// The recordings of file systems on zones, and on blocks beside them: what each is called, and what it is of.
 pub(super) fn recordings() -> impl Iterator<Item = (&'static str, Head)> {
-    CONDITIONS.iter().filter(|condition| condition.is_zoned).flat_map(|condition| {
-        let Condition { system, load, data_bytes, recording, beside, .. } = condition;
+    CONDITIONS.iter().filter(|condition| condition.is_zoned()).flat_map(|condition| {
+        let Condition { system, load, recording, beside, .. } = condition;
         let head = |what: &str, disk_bytes| Head {
             file_system: format!("{}-{what}", system.to_lowercase()),
             load: load.name().to_owned(),
-            data_bytes: *data_bytes,
+            data_bytes: condition.data_bytes(),
             disk_bytes,
             seed: SEED,
         };
@@ -156,7 +140,7 @@ impl Case {
 
     fn is(&self, system: &str, is_zoned: bool, load: FileModel) -> bool {
         let of = self.condition;
-        (of.system, of.is_zoned, of.load) == (system, is_zoned, load)
+        (of.system, of.is_zoned(), of.load) == (system, is_zoned, load)
     }
 
     /// What the drive makes of a block that it gets.
@@ -165,7 +149,7 @@ impl Case {
     }
 
     fn name(&self) -> String {
-        let drive = if self.condition.is_zoned { "zones" } else { "page FTL" };
+        let drive = if self.condition.is_zoned() { "zones" } else { "page FTL" };
         format!("{} on {drive}", self.condition.system)
     }
 }
@@ -200,12 +184,10 @@ fn case(condition: &'static Condition, seed: u64) -> Result<Case, ExperimentErro
         let chunks = chunks_per_pu(&profile.geometry(profile.chunks_per_pu)?, config, Share::percent(0))?;
         Ok(EmulatedDevice::new(profile, chunks, Store::Stamps, Timing::Modelled, seed)?)
     };
-    let is_btrfs = condition.data_bytes == BTRFS_BYTES;
-    let (spare, active) = if is_btrfs { (BTRFS_SPARE, BTRFS_ACTIVE) } else { (SPARE, ACTIVE) };
-    let pages = page_ftl(CAPACITY, spare);
+    let pages = page_ftl(CAPACITY, condition.drive.spare);
     let media = device(DIES, &pages)?;
     let mut clock = VirtualClock::default();
-    let drive = if condition.is_zoned {
+    let drive = if let Some(active) = condition.drive.active_zones {
         let limits = Limits { max_open: active, max_active: active };
         let zone_blocks = u64::from(DIES * media.geometry().blocks_per_chunk);
         let zones = (CAPACITY.0 / BLOCK_BYTES as u64 / zone_blocks) as u32;
@@ -264,7 +246,7 @@ pub(super) fn table(cases: &[Case]) -> Table {
         table.row(vec![
             Cell::Text(case.name()),
             Cell::Text(case.condition.load.to_string()),
-            Cell::Count(case.condition.data_bytes >> 20),
+            Cell::Count(case.condition.data_bytes() >> 20),
             Cell::Number(case.main.bytes as f64 / f64::from(1 << 20) / span.as_secs_f64(), 1),
             Cell::Number(case.file_system(), 2),
             Cell::Number(case.drive(), 3),
@@ -300,7 +282,8 @@ pub(super) fn check(cases: &[Case]) -> Check {
 /// What there is to say of the replays.
 pub(super) fn parameter() -> String {
     format!(
-        "recorded on Linux 6.1, replayed on {PROFILE} with {DIES} dies: the page FTL has {CAPACITY} with {SPARE} over-provisioning, F2FS has zones \
-         of as much flash, and {BESIDE} of blocks beside them on a die of their own; btrfs has zones with {BTRFS_SPARE} of spare flash"
+        "recorded on Linux 6.1, replayed on {PROFILE} with {DIES} dies: the page FTL has {CAPACITY} with {} over-provisioning, F2FS has zones \
+         of as much flash, and {BESIDE} of blocks beside them on a die of their own; btrfs has zones with {} of spare flash",
+        PAGE_FTL.spare, ZONES_OF_BTRFS.spare
     )
 }
