@@ -83,7 +83,7 @@ impl Kind {
 }
 
 /// The first bytes of a block of metadata.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Debug)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Unaligned, KnownLayout, Debug)]
 #[repr(C)]
 pub struct Header {
     magic: [u8; 4],

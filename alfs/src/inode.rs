@@ -13,7 +13,7 @@ use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// A time on media.
-#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Debug)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, Unaligned, Debug)]
 #[repr(C)]
 pub struct TimeField {
     seconds: I64,
@@ -36,7 +36,7 @@ impl From<TimeField> for FileTime {
 pub const IS_INLINE: u8 = 1;
 
 /// Attributes on media.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Debug)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, Unaligned, KnownLayout, Debug)]
 #[repr(C)]
 pub struct Fields {
     /// What the file is.

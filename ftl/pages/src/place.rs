@@ -22,7 +22,7 @@ use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Ppa};
 use std::mem::offset_of;
 use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
 /// Bytes of a grain.
 pub const GRAIN_BYTES: usize = 64;
@@ -168,7 +168,7 @@ pub struct Header {
     pub crc: u32,
 }
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct HeaderBytes {
     lpid: U64,

@@ -53,7 +53,7 @@ const COUNT_MAX: u64 = 1 << 63;
 
 const NO_TABLE: u32 = u32::MAX;
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, KnownLayout, Clone, Copy)]
 #[repr(C)]
 struct Header {
     magic: U32,
@@ -68,7 +68,7 @@ struct Header {
 
 const _: () = assert!(size_of::<Header>() == 32);
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, KnownLayout, Clone, Copy)]
 #[repr(C)]
 struct Body {
     note: U32,
@@ -76,7 +76,7 @@ struct Body {
     blocks: U32,
 }
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct RunBytes {
     chunk: U32,

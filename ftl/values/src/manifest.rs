@@ -20,7 +20,7 @@ use crate::change::Count;
 use crate::ids;
 use crate::key::KEY_BYTES_MAX;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
 const MAGIC: [u8; 4] = *b"OXVM";
 const VERSION: u16 = 1;
@@ -69,7 +69,7 @@ pub(crate) struct Manifest {
     pub runs: Vec<RunNote>,
 }
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct Head {
     magic: [u8; 4],
@@ -87,7 +87,7 @@ struct Head {
     runs: U32,
 }
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct RunBytes {
     first_page: U64,

@@ -122,7 +122,7 @@ pub struct NamedChunk {
     pub good: Option<u32>,
 }
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, KnownLayout, Clone, Copy)]
 #[repr(C)]
 struct Head {
     state: u8,

@@ -23,7 +23,7 @@ pub const NOTE_MAGIC: u32 = u32::from_le_bytes(*b"OFNT");
 /// The version of this layout.
 pub const NOTE_VERSION: u8 = 1;
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, KnownLayout, Clone, Copy)]
 #[repr(C)]
 struct Header {
     magic: U32,
@@ -40,7 +40,7 @@ struct Header {
 const _: () = assert!(size_of::<Header>() == 40);
 
 /// Blocks of the log area that follow each other.
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct ExtentBytes {
     first: U32,

@@ -21,7 +21,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_bytes::Bytes;
 use std::fmt;
 use zerocopy::byteorder::network_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
 /// Begins every message: "OFTF".
 pub const MAGIC: u32 = 0x4F46_5446;
@@ -42,7 +42,7 @@ const REQUEST: u16 = 1;
 const ANSWER: u16 = 2;
 
 /// Before each message.
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy, Debug)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Head {
     /// [`MAGIC`].

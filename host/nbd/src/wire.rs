@@ -162,7 +162,7 @@ pub enum ErrorCode {
 }
 
 /// What the server says first ("Newstyle negotiation").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct Greeting {
     /// [`NBD_MAGIC`].
@@ -186,7 +186,7 @@ pub struct OptionHead {
 }
 
 /// Head of an option reply ("Fixed newstyle negotiation").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct OptionReplyHead {
     /// [`OPTION_REPLY_MAGIC`].
@@ -200,7 +200,7 @@ pub struct OptionReplyHead {
 }
 
 /// `NBD_INFO_EXPORT` ("Option reply types").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct InfoExport {
     /// [`info::EXPORT`].
@@ -212,7 +212,7 @@ pub struct InfoExport {
 }
 
 /// `NBD_INFO_BLOCK_SIZE` ("Option reply types"); bytes.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct InfoBlockSize {
     /// [`info::BLOCK_SIZE`].
@@ -244,7 +244,7 @@ pub struct RequestHead {
 }
 
 /// A simple reply ("Simple reply message").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct SimpleReply {
     /// [`SIMPLE_REPLY_MAGIC`].
@@ -256,7 +256,7 @@ pub struct SimpleReply {
 }
 
 /// Head of a chunk of a structured reply ("Structured reply chunk message").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct ChunkHead {
     /// [`STRUCTURED_REPLY_MAGIC`].
@@ -272,7 +272,7 @@ pub struct ChunkHead {
 }
 
 /// `NBD_REPLY_TYPE_OFFSET_DATA` up to the data ("Structured reply types").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct OffsetData {
     /// The chunk.
@@ -282,7 +282,7 @@ pub struct OffsetData {
 }
 
 /// `NBD_REPLY_TYPE_ERROR` up to the message ("Structured reply types").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct ErrorChunk {
     /// The chunk.

@@ -64,7 +64,7 @@ pub mod dh_hmac_chap_id {
 }
 
 /// What every message begins with.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct MessageHead {
     /// AUTH_TYPE: [`auth_type`].
@@ -93,7 +93,7 @@ pub struct NegotiateHead {
 pub const IDENTIFIERS_MAX: usize = 30;
 
 /// A protocol descriptor for DH-HMAC-CHAP.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct ProtocolDescriptor {
     /// AUTHID: 1 for DH-HMAC-CHAP.

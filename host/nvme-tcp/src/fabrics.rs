@@ -5,7 +5,7 @@
 //! ```
 
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, Unaligned};
 
 use crate::SUBMISSION_BYTES;
 use crate::sgl::{Completion, FABRICS};
@@ -33,7 +33,7 @@ pub const CONTROLLER_ID_ANY: u16 = 0xffff;
 pub const DISABLE_FLOW_CONTROL: u8 = 1 << 2;
 
 /// Connect (Base, "Connect Command").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Connect {
     /// [`FABRICS`].
@@ -65,7 +65,7 @@ pub struct Connect {
 }
 
 /// The data of a Connect (Base, "Connect Command").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct ConnectData {
     /// HOSTID.
@@ -83,7 +83,7 @@ pub struct ConnectData {
 }
 
 /// Property Get and Property Set (Base, "Property Get Command", "Property Set Command").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Property {
     /// [`FABRICS`].

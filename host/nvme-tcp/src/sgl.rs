@@ -2,7 +2,7 @@
 //! opcode stands for.
 
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
 use crate::SUBMISSION_BYTES;
 
@@ -24,7 +24,7 @@ pub const VECTOR_COMMANDS: std::ops::RangeInclusive<u8> = 0x90..=0x93;
 pub const SGL_DATA: u8 = 0b01 << 6;
 
 /// An SGL descriptor (Base, "SGL Descriptor Format").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct SglDescriptor {
     /// Address, or offset.
@@ -38,7 +38,7 @@ pub struct SglDescriptor {
 }
 
 /// What a transport looks at in a submission queue entry (Base, "Common Command Format").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Submission {
     /// OPC.
@@ -58,7 +58,7 @@ pub struct Submission {
 }
 
 /// What a transport looks at in a completion queue entry (Base, "Common Completion Queue Entry Layout").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Completion {
     /// DW0 and DW1.

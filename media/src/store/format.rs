@@ -79,7 +79,7 @@ use crate::profile::{Profile, ProfileError};
 use openftl_core::checksum::crc32c;
 use openftl_core::{BLOCK_BYTES, Geometry};
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, Unaligned};
 
 /// The first eight bytes of a drive file.
 pub const MAGIC: [u8; 8] = *b"OFTLNAND";
@@ -97,7 +97,7 @@ pub const PAGE_BYTES: u64 = 4096;
 const JOURNAL_PAGES_MIN: u64 = 64;
 
 /// The header of a drive file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Header {
     /// [`MAGIC`].
@@ -136,7 +136,7 @@ pub struct Header {
 const _: () = assert!(size_of::<Header>() == 80);
 
 /// What is kept of a part.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 pub struct PartEntry {
     /// [`PartKind`].
@@ -155,7 +155,7 @@ pub struct PartEntry {
 const _: () = assert!(size_of::<PartEntry>() == 64);
 
 /// What is kept of a chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Record {
     /// Chunk state, or 0.
@@ -177,7 +177,7 @@ const _: () = assert!(size_of::<Record>() == 16);
 pub const LOST_BLOCKS: u8 = 1 << 0;
 
 /// The beginning of an entry of the journal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 pub struct JournalHeader {
     /// [`JOURNAL_MAGIC`].
@@ -196,7 +196,7 @@ pub struct JournalHeader {
 const _: () = assert!(size_of::<JournalHeader>() == 32);
 
 /// What an entry of the journal says of a chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 pub struct JournalRecord {
     /// Which chunk.

@@ -47,7 +47,7 @@ pub struct Life {
 const COUNTS: usize = 14;
 
 /// The same on media.
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub struct LifeBytes {
     counts: [U64; COUNTS],

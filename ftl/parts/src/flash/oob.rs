@@ -19,7 +19,7 @@ use openftl_core::checksum::crc32c;
 use openftl_core::{Frame, Frames, Payload, Stamp};
 use std::mem::offset_of;
 use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
 /// The version of this layout.
 pub const OOB_VERSION: u8 = 3;
@@ -82,7 +82,7 @@ impl BlockKind {
     }
 }
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct OobBytes {
     kind: u8,

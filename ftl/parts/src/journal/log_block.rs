@@ -53,7 +53,7 @@ const PAGE_SHIFT: u32 = 8;
 pub const PAGES_MAX: u32 = 1 << (u32::BITS - PAGE_SHIFT);
 
 /// What a log block begins with.
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub struct Header {
     magic: U32,

@@ -77,7 +77,7 @@ const COPIES: u32 = 2;
 /// In the flags, behind which there are 8 bits of the tenant.
 const MORE_SHIFT: u32 = 8;
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, KnownLayout, Clone, Copy)]
 #[repr(C)]
 struct Header {
     magic: U64,
@@ -117,7 +117,7 @@ struct Header {
 
 const _: () = assert!(size_of::<Header>() == 288);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 struct ExtentBytes {
     chunk: U32,
@@ -125,7 +125,7 @@ struct ExtentBytes {
     blocks: U32,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 struct GapBytes {
     end: U64,

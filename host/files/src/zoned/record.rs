@@ -56,7 +56,7 @@ pub struct ZoneExtent {
     pub blocks: u32,
 }
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, KnownLayout, Clone, Copy)]
 #[repr(C)]
 struct BatchHeader {
     magic: U32,
@@ -71,7 +71,7 @@ struct BatchHeader {
 
 const _: () = assert!(size_of::<BatchHeader>() == 32);
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, KnownLayout, Clone, Copy)]
 #[repr(C)]
 struct RecordHeader {
     file: U64,
@@ -88,7 +88,7 @@ struct RecordHeader {
 
 const _: () = assert!(size_of::<RecordHeader>() == 40);
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct ExtentBytes {
     zone: U32,

@@ -1,10 +1,10 @@
 //! Flexible Data Placement (Base, "Flexible Data Placement"): its log pages, features and commands.
 
 use super::{U16, U32, U64, U128};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
 /// Head of "FDP Configurations".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct ConfigurationsHead {
     /// 0: how many follow, 0-based.
@@ -20,7 +20,7 @@ pub struct ConfigurationsHead {
 }
 
 /// "FDP Configuration Descriptor"; its [`HandleDescriptor`]s come behind it.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct Configuration {
     /// 0: bytes, with what comes behind it.
@@ -53,7 +53,7 @@ impl Configuration {
 }
 
 /// "Reclaim Unit Handle Descriptor".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct HandleDescriptor {
     /// 0: RUHT.
@@ -70,7 +70,7 @@ impl HandleDescriptor {
 }
 
 /// Head of "Reclaim Unit Handle Usage".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct UsageHead {
     /// 0: NRUH.
@@ -80,7 +80,7 @@ pub struct UsageHead {
 }
 
 /// "Reclaim Unit Handle Usage Descriptor".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct UsageDescriptor {
     /// 0: RUHA.
@@ -95,7 +95,7 @@ impl UsageDescriptor {
 }
 
 /// "FDP Statistics".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct PlacementStatistics {
     /// 0: HBMW.
@@ -109,7 +109,7 @@ pub struct PlacementStatistics {
 }
 
 /// Head of "FDP Events".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct EventsHead {
     /// 0: how many follow.
@@ -122,7 +122,7 @@ pub struct EventsHead {
 pub const HOST_EVENTS: u8 = 1 << 0;
 
 /// "FDP Event".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct PlacementEvent {
     /// 0: [`event`].
@@ -157,7 +157,7 @@ impl PlacementEvent {
 }
 
 /// "Media Reallocated Event Type Specific" (NVM).
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct Reallocated {
     /// 0: bit 0, LBAV: `first` counts.
@@ -207,7 +207,7 @@ pub mod operation {
 }
 
 /// Head of "Reclaim Unit Handle Status".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct HandleStatusHead {
     /// 0.
@@ -217,7 +217,7 @@ pub struct HandleStatusHead {
 }
 
 /// "Reclaim Unit Handle Status Descriptor" (NVM).
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct HandleStatus {
     /// 0: PID.
@@ -233,7 +233,7 @@ pub struct HandleStatus {
 }
 
 /// "Endurance Group Information".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct EnduranceGroupLog {
     /// 0.

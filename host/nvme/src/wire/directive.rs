@@ -1,7 +1,7 @@
 //! Directives (Base, "Directives"): what a host may say with its writes, beyond where they go.
 
 use super::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
 /// DTYPE: in a write bits 23 to 20 of dword 12, in Directive Send and Receive bits 15 to 8 of dword 11.
 pub mod kind {
@@ -37,7 +37,7 @@ pub mod send {
 pub const ENABLE: u32 = 1 << 0;
 
 /// "Identify Directive - Return Parameters", with a bit for each kind of directive.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct DirectiveParameters {
     /// 0: supported.
@@ -51,7 +51,7 @@ pub struct DirectiveParameters {
 }
 
 /// "Streams Directive - Return Parameters".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct StreamParameters {
     /// 0: MSL, the most open streams of the subsystem.

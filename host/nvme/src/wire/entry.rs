@@ -9,10 +9,10 @@
 
 use super::status::Status;
 use super::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
 /// A scatter-gather list of one descriptor, all that a fabrics command has (Base, "Scatter Gather List").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct SglDescriptor {
     /// 0: for [`SglDescriptor::IN_CAPSULE`] the offset of the data in the capsule.
@@ -33,7 +33,7 @@ impl SglDescriptor {
 }
 
 /// What a command says in its 64 bytes (Base, "Submission Queue Entry", Common Command Format).
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct SubmissionEntry {
     /// 0: [`super::opcode`]; bits 1 and 0 are the direction of the data.
@@ -110,7 +110,7 @@ impl SubmissionEntry {
 }
 
 /// How a command ended, in 16 bytes (Base, "Completion Queue Entry").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct CompletionEntry {
     /// 0: DW0 and DW1.

@@ -56,7 +56,7 @@ pub mod property {
 }
 
 /// One record of the discovery log ("Discovery Log Page", Discovery Log Page Entry).
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct DiscoveryEntry {
     /// 0: TRTYPE, [`DiscoveryEntry::TCP`].
@@ -109,7 +109,7 @@ impl DiscoveryEntry {
 }
 
 /// Head of the discovery log, before its records ("Discovery Log Page").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct DiscoveryHead {
     /// 0: GENCTR, counts the changes.

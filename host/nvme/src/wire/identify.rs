@@ -62,7 +62,7 @@ pub mod csi {
 }
 
 /// Identify Controller, CNS 01h (Base). Fields that are zero here are left in the reserved ranges between.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct IdentifyController {
     /// 0: VID and SSVID.
@@ -274,7 +274,7 @@ pub mod controller {
 }
 
 /// One way to cut a namespace in blocks (NVM, "LBA Format Data Structure").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Default)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, Default)]
 #[repr(C)]
 pub struct LbaFormat {
     /// 0: MS, bytes.
@@ -392,7 +392,7 @@ pub mod namespace {
 }
 
 /// I/O Command Set Independent Identify Namespace, CNS 08h (Base).
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct IndependentNamespace {
     /// 0: NSFEAT.
@@ -440,7 +440,7 @@ impl NamespaceDescriptorHead {
 }
 
 /// One entry of the UUID list, CNS 17h (Base). Entry 0 is reserved, so that an index of 0 can mean none.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct UuidEntry {
     /// 0: bits 1 and 0, 00b: the association is not reported.

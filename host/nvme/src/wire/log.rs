@@ -1,7 +1,7 @@
 //! Log pages (Base, "Get Log Page command").
 
 use super::{U16, U32, U64, U128};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
 /// Log page identifiers, bits 7 to 0 of dword 10.
 pub mod id {
@@ -50,7 +50,7 @@ pub const COMMAND_SUPPORTED: u32 = 1 << 0;
 pub const COMMAND_CHANGES_BLOCKS: u32 = 1 << 1;
 
 /// One entry of "Error Information".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct ErrorEntry {
     /// 0: counts from 1; an entry of zeroes is none.
@@ -91,7 +91,7 @@ impl ErrorEntry {
 }
 
 /// "SMART / Health Information".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct SmartLog {
     /// 0: [`warning`].
@@ -145,7 +145,7 @@ pub mod warning {
 }
 
 /// "Firmware Slot Information".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct FirmwareLog {
     /// 0: AFI, the active slot in bits 2 to 0.
@@ -159,7 +159,7 @@ pub struct FirmwareLog {
 }
 
 /// OCP, "SMART / Health Information Extended".
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct OcpSmartLog {
     /// 0: bytes.

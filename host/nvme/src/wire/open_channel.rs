@@ -132,7 +132,7 @@ impl GeometryData {
 }
 
 /// One entry of the chunk information log, CAh ("Chunk Information Log Page").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct ChunkInformation {
     /// 0: CS.
@@ -186,7 +186,7 @@ impl ChunkInformation {
 }
 
 /// One entry of the chunk notification log, D0h ("Chunk Notification Log").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct ChunkNotification {
     /// 0: NC, counts from 1; an entry of zeroes is none.

@@ -144,7 +144,7 @@ pub mod report {
 }
 
 /// Before the changes of a part.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct DirectoryHead {
     /// 0: how many.
@@ -154,7 +154,7 @@ pub struct DirectoryHead {
 }
 
 /// A change of a page.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct ChangeEntry {
     /// 0: LPID.
@@ -199,7 +199,7 @@ impl ChangeEntry {
 }
 
 /// A page, as a report says it.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct PageStat {
     /// 0: its version.
@@ -221,7 +221,7 @@ pub struct ListHead {
 }
 
 /// A page of a list.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct ListEntry {
     /// 0: LPID.
@@ -233,7 +233,7 @@ pub struct ListEntry {
 }
 
 /// A session, as a report says it.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct SessionReport {
     /// 0: the last batch that was durable when the session was opened.
@@ -243,7 +243,7 @@ pub struct SessionReport {
 }
 
 /// The store, as a report says it.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct StoreReport {
     /// 0: how many pages there are.
@@ -259,7 +259,7 @@ pub struct StoreReport {
 }
 
 /// Identify Namespace of CSI 31h (CNS 05h and 1Bh).
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct PagesNamespace {
     /// 0: version of the command set, 1.

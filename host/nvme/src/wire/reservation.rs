@@ -77,7 +77,7 @@ pub struct ReportHead {
 }
 
 /// A controller whose host is registered ("Registered Controller Extended Data Structure").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct RegisteredController {
     /// 0: CNTLID; [`RegisteredController::NONE`]: the host has none at the moment.
@@ -139,7 +139,7 @@ impl Notification {
 }
 
 /// Log page "Reservation Notification": one notification.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct NotificationPage {
     /// 0: counts the notifications of the controller, from 1 on; 0 of an empty page.

@@ -35,7 +35,7 @@
 
 use super::{U16, U32, U64};
 use crate::namespace::ValueShape;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, Unaligned};
 
 /// VER of the command set: 1.3.
 pub const VERSION: u32 = 0x0001_0300;
@@ -58,7 +58,7 @@ pub mod option {
 pub const LIST_BYTES_MIN: u32 = 4;
 
 /// A format of keys and values (KV, "KV Format Data Structure").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct ValueFormat {
     /// 0: KVKML, bytes of a key, at most.
@@ -76,7 +76,7 @@ pub struct ValueFormat {
 }
 
 /// Identify Namespace of the Key Value command set (CNS 05h, 0Ah and 1Bh).
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct ValuesNamespace {
     /// 0: NSZE, bytes.
@@ -154,7 +154,7 @@ impl ValuesNamespace {
 }
 
 /// Identify Controller of the Key Value command set (CNS 06h).
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct ValuesController {
     /// 0: VER.

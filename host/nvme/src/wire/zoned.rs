@@ -76,7 +76,7 @@ pub mod attribute {
 pub const SEQUENTIAL_WRITE_REQUIRED: u8 = 0x2;
 
 /// Identify Namespace of the Zoned Namespace command set, CNS 05h.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct ZonedNamespace {
     /// 0: ZOC.
@@ -106,7 +106,7 @@ pub struct ZonedNamespace {
 }
 
 /// What a format of blocks means for zones ("LBA Format Extension").
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Default)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy, Default)]
 #[repr(C)]
 pub struct ZoneFormat {
     /// 0: ZSZE, blocks from one zone to the next.
@@ -118,7 +118,7 @@ pub struct ZoneFormat {
 }
 
 /// Identify Controller of the Zoned Namespace command set, CNS 06h.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct ZonedController {
     /// 0: ZASL, as MDTS; 0: an append may be as long as any transfer.
@@ -177,7 +177,7 @@ impl ZoneDescriptor {
 pub const CHANGED_ZONES_MAX: usize = 511;
 
 /// "Changed Zone List", log page BFh.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, Clone, Copy)]
 #[repr(C)]
 pub struct ChangedZones {
     /// 0: how many; [`ChangedZones::OVERFLOW`]: more than there is room for, and none is named.
