@@ -2,7 +2,6 @@
 
 use crate::cli::{DriveFlags, Store};
 use crate::failure::Failure;
-use crate::flash::Flash;
 use crate::memory;
 use crate::namespaces::{Namespaces, Stored, divide};
 use crate::settings::{BlockSettings, NamespaceSettings, Settings, refuse_sizes};
@@ -18,6 +17,7 @@ use openftl_pages::PageFtl;
 use openftl_parts::config::Left;
 use openftl_parts::{Access, Config, OpenError, RecoveryReport};
 use openftl_server::Stop;
+use openftl_serving::flash::Flash;
 use openftl_values::{ValueConfig, ValueFtl};
 use openftl_zones::{AskedLimits, Face, ZoneFtl};
 use rand_xoshiro::SplitMix64;
@@ -27,8 +27,7 @@ use std::path::Path;
 /// Frames that each of several drives has at least for requests under way: 8 MiB.
 const HOST_FRAMES_MIN: u32 = 2048;
 
-/// The drive that every command deals with.
-pub type Drive = BlockFtl<Flash>;
+pub use openftl_serving::service::Drive;
 
 /// A zoned drive.
 pub type ZonedDrive = ZoneFtl<Flash>;

@@ -1,12 +1,12 @@
 //! What the log says of drives as they are opened and closed.
 
 use crate::assembly::{Drive, ZonedDrive, opened_how, opened_in};
-use crate::flash::Flash;
 use openftl_blocks::Ftl;
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_drive::any_drive::AnyDrive;
 use openftl_pages::PageFtl;
 use openftl_parts::{BlockTarget, RecoveryReport};
+use openftl_serving::flash::Flash;
 use openftl_values::{ValueFtl, ValueTarget};
 use tracing::{debug, info, warn};
 

@@ -12,7 +12,6 @@ mod check;
 mod chunk_map;
 #[expect(missing_docs, reason = "a comment there is a text of --help")]
 pub mod cli;
-mod clock;
 pub mod companion;
 mod compare;
 mod completions;
@@ -25,7 +24,6 @@ mod demo;
 mod drive_events;
 mod explain;
 mod figures;
-mod flash;
 mod host_access;
 mod inspect;
 mod kv;

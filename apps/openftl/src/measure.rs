@@ -2,9 +2,7 @@
 
 use crate::assembly;
 use crate::cli::Store;
-use crate::clock::BenchClock;
 use crate::failure::Failure;
-use crate::flash::Flash;
 use crate::settings::Settings;
 use crate::terminal::{Live, span};
 use openftl_core::{BLOCK_BYTES, FrameForm};
@@ -13,6 +11,8 @@ use openftl_lab::trial::{Phase, SWEEP_BLOCKS, View};
 use openftl_lab::{Binding, BlockDrive, Load, LoadSpec, RunError, Trial, TrialError};
 use openftl_media::Timing;
 use openftl_parts::{Config, IoError};
+use openftl_serving::clock::BenchClock;
+use openftl_serving::flash::Flash;
 use std::fs::File;
 use std::io::BufReader;
 use std::time::{Duration, Instant};

@@ -10,12 +10,12 @@
 
 use crate::assembly::{self, Drive, Wanted, ZonesWanted};
 use crate::failure::Failure;
-use crate::flash::Flash;
 use openftl_blocks::Ftl;
 use openftl_core::Clock;
 use openftl_drive::any_drive::{AnyDrive, Shape};
 use openftl_media::partition::{join, split};
 use openftl_media::{EmulatedDevice, Media, PartKind, PartLabel, PartName};
+use openftl_serving::flash::Flash;
 use openftl_zones::Face;
 use std::fmt;
 use std::path::Path;

@@ -5,12 +5,10 @@ mod greeting;
 mod nvme_target;
 mod operators;
 mod recording;
-mod redis_door;
 mod signals;
 
 pub use endpoints::control_at;
 pub use greeting::write_recovery;
-pub use redis_door::RedisCounters;
 pub use signals::{exit_with_parent, stop_at_signals};
 
 use crate::assembly::{self, Drive};
@@ -19,7 +17,6 @@ use crate::companion::Companion;
 use crate::control::{self, Control, Toll};
 use crate::drive_events;
 use crate::failure::Failure;
-use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::log::{self, Voice};
 use crate::namespaces::{Namespaces, of_kind, ordered};
@@ -46,10 +43,12 @@ use openftl_parts::{BlockTarget, Config};
 use openftl_server::{
     Device, End, Endpoint, Export, ListenError, Other, Protocol, ServeError, Server, ServerConfig, Stop, WallClock,
 };
+use openftl_serving::flash::Flash;
+use openftl_serving::redis_door::RedisDoor;
+use openftl_serving::service;
 use openftl_zones::Face;
 use operators::Operators;
 use recording::Recording;
-use redis_door::RedisDoor;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
@@ -365,7 +364,8 @@ impl Serving {
             };
             let mut exports: Vec<Export<Drive>> = drives.into_iter().zip(&self.names).map(export).collect();
             let operators = &mut self.operators;
-            let end = self.server.run_with_others(operators, &mut exports, &mut others, &mut self.clock, &self.stop);
+            let end =
+                service::serve(&mut self.server, operators, &mut exports, &mut others, &mut self.clock, &self.stop);
             let mut devices = others.split_off(count).into_iter().map(device_of);
             let bare = devices.by_ref().take(own).map(Device::into_media).collect();
             self.others = devices.collect();
@@ -415,7 +415,7 @@ impl Serving {
                     return Ok(Some(namespaces));
                 }
             }
-            let end = self.server.turn_away(&mut self.operators, &mut self.clock, &self.stop);
+            let end = service::turn_away(&mut self.server, &mut self.operators, &mut self.clock, &self.stop);
             match end.map_err(|error| serve_failure(&error))? {
                 End::Stopped => return Ok(None),
                 End::Interrupted { .. } => {}

@@ -31,6 +31,7 @@ use openftl_files::{FileError, FileServer, Pace};
 use openftl_media::{EmulatedDevice, PowerLoss};
 use openftl_parts::{Access, RecoveryReport};
 use openftl_server::{Endpoint, Listener, Stop};
+use openftl_serving::service;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::fmt::Write as _;
 use std::os::fd::AsFd;
@@ -126,7 +127,7 @@ pub fn run(
     note_opened(drive, &files);
     let greeting = greeting(path, drive, endpoint, &files, control.is_some(), palette);
     // Who has called before waits in the socket's queue; who calls after the greeting is served.
-    let server = FileServer::new(listeners, files).map_err(Failure::failed)?;
+    let server = service::serve_files(listeners, files).map_err(Failure::failed)?;
     voice.tell(&greeting);
     info!(target: "connection", protocol = "files", endpoint = written(endpoint), "listening");
     if let Some(endpoint) = &control_endpoint {

@@ -1,9 +1,7 @@
 //! What a server has done: shown at the end, and to whoever asks in between.
 
 use crate::assembly::{Drive, ZonedDrive};
-use crate::flash::Flash;
 use crate::report;
-use crate::serve::RedisCounters;
 use crate::terminal::{Ink, Palette};
 use openftl_blocks::Ftl;
 use openftl_control::Answer;
@@ -12,6 +10,8 @@ use openftl_drive::any_drive::AnyDrive;
 use openftl_lab::picture::thousands;
 use openftl_parts::{ReadOnlyReason, Statistics};
 use openftl_server::{Counter, Counters};
+use openftl_serving::flash::Flash;
+use openftl_serving::redis_door::RedisCounters;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -3,12 +3,10 @@
 use crate::chunk_map::cells;
 use crate::chunk_map::{Cell, Mark};
 use crate::cli::Store;
-use crate::clock::BenchClock;
 use crate::contender::Contender;
 use crate::crew::Desk;
 use crate::failure::Failure;
 use crate::figures::Figures;
-use crate::flash::Flash;
 use crate::measure::{self, Trying, ended_early, expect_something};
 use crate::settings::Settings;
 use openftl_blocks::Ftl;
@@ -19,6 +17,8 @@ use openftl_lab::trial::{Phase, View};
 use openftl_lab::{Limit, LoadSpec, Measured, Trial, TrialError, WarmUp};
 use openftl_media::Timing;
 use openftl_parts::BlockTarget;
+use openftl_serving::clock::BenchClock;
+use openftl_serving::flash::Flash;
 
 /// What is done to a drive.
 #[derive(Clone, PartialEq, Debug)]

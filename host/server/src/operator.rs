@@ -32,6 +32,24 @@ pub trait Operator<T: ServedDrive> {
     fn came_to_standstill(&mut self, _export: usize, _state: &str) {}
 }
 
+impl<T: ServedDrive, O: Operator<T> + ?Sized> Operator<T> for &mut O {
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        (**self).event()
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        (**self).next_due()
+    }
+
+    fn turn(&mut self, now: Time, called: bool, drives: &mut Drives<'_, '_, T>) -> ControlFlow<()> {
+        (**self).turn(now, called, drives)
+    }
+
+    fn came_to_standstill(&mut self, export: usize, state: &str) {
+        (**self).came_to_standstill(export, state);
+    }
+}
+
 /// The drives that are served, in the order of their exports; none while clients are turned away.
 pub struct Drives<'s, 'a, T: ServedDrive> {
     pub(crate) served: &'s mut [Served<'a, T>],

@@ -1,9 +1,9 @@
 //! A power cut strikes at once, at a moment that a seed chooses, or when a count is reached; its toll says what it took.
 
-use crate::flash::Flash;
 use openftl_control::ClientId;
 use openftl_core::{Nanos, Time};
 use openftl_media::PowerLoss;
+use openftl_serving::flash::Flash;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 

@@ -2,12 +2,12 @@
 
 use super::refusal::{not_now, out_of_range, store_refusal};
 use crate::assembly::Drive;
-use crate::flash::Flash;
 use openftl_control::{Answer, Refusal};
 use openftl_core::{ChunkId, ChunkName, Ppa};
 use openftl_media::{EmulatedDevice, Media, ProgramFailure};
 use openftl_parts::BlockTarget;
 use openftl_parts::map::Place;
+use openftl_serving::flash::Flash;
 
 pub(super) fn fail_read(drive: &mut Drive, block: u64) -> Result<Answer, Refusal> {
     let ppa = place(drive, block)?;

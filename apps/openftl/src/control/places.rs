@@ -2,12 +2,12 @@
 
 use crate::assembly::Drive;
 use crate::control::refusal::store_refusal;
-use crate::flash::Flash;
 use crate::inspect::{self, PartFacts};
 use openftl_blocks::Ftl;
 use openftl_control::Refusal;
 use openftl_media::{PartKind, PartLabel};
 use openftl_server::Drives;
+use openftl_serving::flash::Flash;
 
 /// The flash in this place: of a drive, or a device that is served as it is.
 ///

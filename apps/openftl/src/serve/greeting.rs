@@ -1,7 +1,6 @@
 //! The greeting of a server says what is served and how its drives were opened, and lists the commands that use it.
 
 use crate::assembly::{self, Drive, ZonedDrive};
-use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::namespaces::{Namespaces, of_kind};
 use crate::power::Home;
@@ -18,6 +17,7 @@ use openftl_nvme::{HostsAllowed, Nqn};
 use openftl_nvme_media::uri::DriveUri;
 use openftl_parts::{BlockTarget, RecoveryReport};
 use openftl_server::{Endpoint, Listener, TlsPolicy};
+use openftl_serving::flash::Flash;
 use openftl_values::ValueTarget;
 use openftl_zones::Face;
 use std::fmt::Write as _;

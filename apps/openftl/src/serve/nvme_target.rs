@@ -1,7 +1,6 @@
 //! The NVMe target of a server has a namespace for each drive and each Open-Channel device.
 
 use crate::failure::Failure;
-use crate::flash::Flash;
 use crate::host_access::HostAccess;
 use crate::namespaces::{Namespaces, of_kind};
 use openftl_blocks::Ftl;
@@ -11,6 +10,7 @@ use openftl_media::{Media, PartKind};
 use openftl_nvme::{BlockFormat, Nqn};
 use openftl_parts::BlockTarget;
 use openftl_server::{Device, Endpoint};
+use openftl_serving::flash::Flash;
 use openftl_values::{ValueInfo, ValueTarget};
 use openftl_zones::Face;
 

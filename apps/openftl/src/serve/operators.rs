@@ -3,9 +3,9 @@
 use crate::assembly::Drive;
 use crate::control::Control;
 use crate::failure::Failure;
-use crate::serve::redis_door::RedisDoor;
 use openftl_core::Time;
 use openftl_server::{Drives, Operator};
+use openftl_serving::redis_door::RedisDoor;
 use rustix::event::epoll;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

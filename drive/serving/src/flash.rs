@@ -93,7 +93,6 @@ macro_rules! each {
 }
 
 impl Media for Flash {
-    #[inline]
     fn geometry(&self) -> &Geometry {
         each!(self, device => device.geometry())
     }
@@ -102,22 +101,18 @@ impl Media for Flash {
         each!(self, device => device.page_pool())
     }
 
-    #[inline]
     fn submit(&mut self, now: Time, frames: &mut Frames, tag: Tag, command: Command<'_>) -> Result<(), QueueFull> {
         each!(self, device => device.submit(now, frames, tag, command))
     }
 
-    #[inline]
     fn poll(&mut self, now: Time, frames: &mut Frames, completions: &mut Vec<Completion>) {
         each!(self, device => device.poll(now, frames, completions));
     }
 
-    #[inline]
     fn next_due(&self) -> Option<Time> {
         each!(self, device => device.next_due())
     }
 
-    #[inline]
     fn needs_flush(&self) -> bool {
         each!(self, device => device.needs_flush())
     }

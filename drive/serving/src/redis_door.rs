@@ -9,9 +9,9 @@
 //! the drive. The server polls the drive, and hands on the ends of what the front has asked. All sockets are behind one descriptor that the server
 //! watches.
 
-use crate::assembly::Drive;
-use crate::failure::Failure;
+use crate::service::Drive;
 use openftl_core::{Nanos, Time};
+use openftl_drive::failure::Failure;
 use openftl_redis::{Front, PeerId};
 use openftl_server::{Drives, OPERATOR_TAGS};
 use rustix::event::epoll;

@@ -33,7 +33,6 @@ impl BenchClock {
 }
 
 impl Clock for BenchClock {
-    #[inline]
     fn now(&mut self) -> Time {
         match self {
             BenchClock::Simulated(now) => *now,
