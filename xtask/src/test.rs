@@ -118,7 +118,7 @@ pub const FEATURES: &str = "openftl/tls,openftl-sim/canary";
 pub const RELEASE: [&str; 4] = ["build", "--release", "--features", TLS];
 
 /// Packages whose tests need no minutes and no programs.
-const QUICK: [&str; 16] = [
+const QUICK: [&str; 15] = [
     "openftl-crc32c",
     "openftl-alfs",
     "openftl-core",
@@ -128,7 +128,6 @@ const QUICK: [&str; 16] = [
     "openftl-tables",
     "openftl-sim",
     "openftl-lab",
-    "openftl-experiments",
     "openftl-bytes",
     "openftl-nbd",
     "openftl-nvme",
@@ -139,9 +138,6 @@ const QUICK: [&str; 16] = [
 
 /// Their integration tests that try many states.
 const MANY_STATES: [&str; 4] = ["alfs", "canary", "crash_points", "file_systems"];
-
-/// A test that runs every experiment with several seeds, and takes as long as all others of `--quick`.
-const EXPERIMENTS: &str = "every_experiment_comes_to_its_findings";
 
 /// Programs that say how much they tried.
 const CRASH_POINTS: &str = "openftl-sim crash_points";
@@ -154,9 +150,7 @@ impl Run {
     fn quick(mut self) -> ExitCode {
         let selection = Selection::of_packages(&QUICK, &MANY_STATES);
         if let Some(built) = self.build(selection) {
-            let mut jobs = jobs(&built, |_| {});
-            let of_papers = jobs.iter_mut().filter(|job| job.name.starts_with("openftl-experiments "));
-            of_papers.for_each(|job| _ = job.command.args(["--skip", EXPERIMENTS]));
+            let jobs = jobs(&built, |_| {});
             self.steps.run(TESTS.name, || programs::run_all(jobs, &mut self.tally));
         }
         self.finish()
