@@ -437,7 +437,6 @@ mod tests {
             "ftl/tables",
             "sim",
             "lab",
-            "lab/experiments",
             "host/bytes",
             "host/nbd",
         ];

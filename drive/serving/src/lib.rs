@@ -1,6 +1,6 @@
 //! The drives of this process in service.
 //!
-//! A server is generic: over its drives, their flash, its clock. Here stands what the command line serves, [`Flash`], and the server is compiled for
+//! A server is generic: over its drives, their flash, its clock. Here stands what the command line serves, [`Flash`](flash::Flash), and the server is compiled for
 //! it and optimised once, so that the command line itself, which is most of what a first build waits for, need not be.
 //!
 //! | module | noun |
