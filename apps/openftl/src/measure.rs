@@ -44,17 +44,17 @@ impl Trying {
         let host_frames = 2 * self.queue_depth * access_blocks;
         let with_room = |config: Config| Config { host_frames: config.host_frames.max(host_frames), ..config };
         let mut clock = BenchClock::simulated();
+        let payload = match self.store {
+            Store::Ram => FrameForm::Bytes,
+            Store::Stamps => FrameForm::Stamp,
+        };
         let drive: BlockDrive<Flash> = match &settings.zones {
             None => {
-                let payload = match self.store {
-                    Store::Ram => FrameForm::Bytes,
-                    Store::Stamps => FrameForm::Stamp,
-                };
                 let config = with_room(settings.drive.config(payload, self.seed));
                 assembly::new_in_memory(settings, config, self.store, self.timing, self.seed, &mut clock)?.into()
             }
             Some(zones) => {
-                let config = with_room(zones.config(self.seed));
+                let config = with_room(Config { payload, ..zones.config(self.seed) });
                 assembly::new_zones_in_memory(settings, zones, config, self.store, self.timing, &mut clock)?.into()
             }
         };

@@ -211,25 +211,21 @@ impl<M: Media> BlockFtl<M> {
         let stuck = (plan.host_frontiers + plan.placement_chunks) as usize * (unit_blocks + mw_cunits) as usize
             + placement.classes() * unit_blocks as usize;
         let scrub_frames = Scrub::frames_needed(&config);
-        let tenant_frames = tenant.frames_needed(&geometry);
-        let payload = collection_frames
-            + tenant_frames
-            + stuck
-            + TRANSACTION_BLOCKS_MAX
-            + config.host_frames as usize
-            + 1
-            + scrub_frames;
+        // Hosts are those of the tenant, if it has some.
+        let (host_form, tenant_payload) = tenant.payload_frames(&geometry).unwrap_or((config.payload, 0));
+        let host_frames = config.host_frames as usize + tenant_payload;
+        let payload = collection_frames + stuck + TRANSACTION_BLOCKS_MAX + 1 + scrub_frames;
         let map_plan = config.map_memory.as_ref().map(|memory| map_plan(memory, &config, &geometry));
         let map_frames = map_plan.map_or(0, |_| MapPages::frames_needed(&geometry));
         let metadata = Log::frames_needed(ws_min)
             + scrub_frames
             + map_frames
             + Checkpointer::frames_needed(plan.checkpoint_lanes, &geometry)
-            + SUPERBLOCK_FRAMES.next_multiple_of(ws_min as usize);
-        let (pages, stamps) = match config.payload {
-            FrameForm::Bytes => (payload + metadata, 0),
-            FrameForm::Stamp => (metadata, payload),
-        };
+            + SUPERBLOCK_FRAMES.next_multiple_of(ws_min as usize)
+            + tenant.frames_needed(&geometry);
+        let needed = [(config.payload, payload), (host_form, host_frames), (FrameForm::Bytes, metadata)];
+        let of_form = |form| needed.iter().filter(|needed| needed.0 == form).map(|needed| needed.1).sum();
+        let (pages, stamps) = (of_form(FrameForm::Bytes), of_form(FrameForm::Stamp));
         let mut frames = Frames::on(media.page_pool(), pages, stamps, geometry.oob_bytes as usize);
         let padding = frames.acquire(config.payload).expect("the pool was sized for it");
         frames.zero(padding);

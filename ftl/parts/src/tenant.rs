@@ -11,7 +11,7 @@ use crate::flash::shares::{TenantChunks, share_out, spares};
 use crate::flash::units::UnitId;
 use crate::journal::Journal;
 use crate::open_error::OpenError;
-use openftl_core::{ChunkId, Geometry};
+use openftl_core::{ChunkId, FrameForm, Geometry};
 use openftl_media::{ChunkDescriptor, Completion};
 use std::ops::Range;
 
@@ -25,7 +25,12 @@ pub trait Tenant {
         Ok(())
     }
 
-    /// Frames that it needs.
+    /// Frames for what its own hosts write, and what is in them, if it has hosts. Theirs are of the same form.
+    fn payload_frames(&self, _geometry: &Geometry) -> Option<(FrameForm, usize)> {
+        None
+    }
+
+    /// Other frames that it needs, for whole blocks.
     fn frames_needed(&self, _geometry: &Geometry) -> usize {
         0
     }

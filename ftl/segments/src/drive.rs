@@ -289,7 +289,7 @@ impl<Z: DerefMut<Target: DerefMut<Target = ZoneFtl>>> BlockTarget for SegmentFtl
     }
 
     fn payload_form(&self) -> FrameForm {
-        FrameForm::Bytes
+        self.zones.payload_form()
     }
 
     fn submit(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {

@@ -15,7 +15,7 @@ use crate::state::{Action, ZoneState};
 use crate::zones::{NONE, ZoneStatistics, Zones};
 use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
 use openftl_blocks::reading::BlockPlace;
-use openftl_core::{Clock, Frame, Frames, Ppa, Time};
+use openftl_core::{Clock, Frame, FrameForm, Frames, Ppa, Time};
 use openftl_media::Media;
 use openftl_parts::accounts::statistics::Statistics;
 use openftl_parts::flash::Flash;
@@ -117,6 +117,12 @@ impl ZoneFtl {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.zones.layout
+    }
+
+    /// What is in frames of its hosts.
+    #[must_use]
+    pub fn payload_form(&self) -> FrameForm {
+        self.zones.payload
     }
 
     /// How hosts see its zones, unless they say otherwise.

@@ -22,7 +22,7 @@ use crate::writing::UNITS_UNDER_WAY_MAX;
 use crate::zones::Zones;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_blocks::reading::BlockPlace;
-use openftl_core::{ChunkId, Clock, Frame, FrameForm};
+use openftl_core::{ChunkId, Clock, Frame};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::oob::{BlockKind, Oob};
@@ -502,7 +502,7 @@ fn verify(
     clock: &mut dyn Clock,
 ) -> Result<Vec<Result<Frame, Missing>>, OpenError> {
     let mut frames = Vec::new();
-    if !ftl.flash.frames.acquire_many(FrameForm::Bytes, asked.len(), &mut frames) {
+    if !ftl.flash.frames.acquire_many(zones.payload, asked.len(), &mut frames) {
         return Err(lost(format!("{} blocks are to be read, and there are fewer frames", asked.len())));
     }
     for (index, ((at, chunk, block), frame)) in asked.iter().zip(&frames).enumerate() {
@@ -572,7 +572,7 @@ fn load_units(
         let end = needed.partition_point(|block| *block < of_unit.end);
         let loaded = &needed[begin..end];
         let mut frames = Vec::new();
-        if !ftl.flash.frames.acquire_many(FrameForm::Bytes, loaded.len(), &mut frames) {
+        if !ftl.flash.frames.acquire_many(zones.payload, loaded.len(), &mut frames) {
             return Err(lost(format!(
                 "zone {} has more in its tail than the drive has frames for: open it with as many active zones as before",
                 writer.zone
@@ -606,7 +606,7 @@ fn load_window(
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
     let mut frames = Vec::new();
-    if !ftl.flash.frames.acquire_many(FrameForm::Bytes, in_window.len(), &mut frames) {
+    if !ftl.flash.frames.acquire_many(zones.payload, in_window.len(), &mut frames) {
         return Err(lost(format!(
             "zone {} has more in its random write area than the drive has frames for: open it with as many open zones as before",
             writer.zone

@@ -31,8 +31,9 @@ impl<M: Media> Ftl for ZoneFtl<M> {
         for found in chunks.all().filter(|found| found.state != ChunkState::Offline) {
             good[format.group_of(format.pu_of(found.chunk)) as usize] += 1;
         }
+        let payload = config.payload;
         let (layout, config) = zones_for(&geometry, &good, &config, &zoned)?;
-        let mut zones = Zones::new(&geometry, layout, zoned.limits, zoned.face);
+        let mut zones = Zones::new(&geometry, layout, zoned.limits, zoned.face, payload);
         let mut ftl = BlockFtl::format_beside(media, config, clock, &mut zones)?;
         zones.release_found(&mut ftl.flash);
         zones.keep_frames(&mut ftl.flash);
@@ -51,8 +52,9 @@ impl<M: Media> Ftl for ZoneFtl<M> {
         let geometry = *media.geometry();
         // What it was formatted for is found in its superblock.
         let layout = Layout::new(&geometry, 1, 1, 1);
+        let payload = config.payload;
         let config = config.beside(note(&layout, 1, Face::Zones), 1);
-        let mut zones = Zones::new(&geometry, layout, Limits { max_open: 1, max_active: 1 }, Face::Zones);
+        let mut zones = Zones::new(&geometry, layout, Limits { max_open: 1, max_active: 1 }, Face::Zones, payload);
         zones.asked = limits;
         let find = |ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock| {
             zones.keep_frames(&mut ftl.flash);

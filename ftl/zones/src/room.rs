@@ -2,7 +2,6 @@
 
 use crate::drive::ZoneFtl;
 use crate::flushing::ROOM_FLUSH;
-use openftl_core::FrameForm;
 use openftl_parts::target::{BlockTarget, Request};
 use openftl_parts::words::{ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 
@@ -77,7 +76,7 @@ impl ZoneFtl {
             self.zones.fail(&mut self.ftl.flash, *zone);
         }
         // What they were told is in memory for as long as the drive is open. It must leave hosts enough for a request.
-        let (held, free) = (self.zones.frames_of_failed(), self.ftl.flash.frames.available(FrameForm::Bytes));
+        let (held, free) = (self.zones.frames_of_failed(), self.ftl.flash.frames.available(self.zones.payload));
         let is_starved = free < TRANSACTION_BLOCKS_MAX && free + held >= TRANSACTION_BLOCKS_MAX;
         if is_starved {
             self.ftl.flash.turn_read_only(ReadOnlyReason::WornOut);

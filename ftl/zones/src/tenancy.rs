@@ -6,7 +6,7 @@ use crate::layout::{EXTENSION_UNIT_BYTES, Layout, RECORD_COLUMN_BYTES, RECORD_HE
 use crate::refresh::CHECK;
 use crate::state::ZoneState;
 use crate::zones::Zones;
-use openftl_core::{BLOCK_BYTES, ChunkId, Geometry};
+use openftl_core::{BLOCK_BYTES, ChunkId, FrameForm, Geometry};
 use openftl_media::Completion;
 use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
@@ -94,15 +94,20 @@ impl Tenant for Zones {
         let limits = Limits { max_open, max_active };
         face.expect_usable(limits)?;
         let layout = Layout { tails, ..one };
-        *self = Zones::new(geometry, layout, limits, face);
+        *self = Zones::new(geometry, layout, limits, face, self.payload);
         Ok(())
     }
 
-    fn frames_needed(&self, geometry: &Geometry) -> usize {
+    fn payload_frames(&self, geometry: &Geometry) -> Option<(FrameForm, usize)> {
         let Layout { unit_blocks, width, .. } = self.layout;
         let column = geometry.mw_cunits + unit_blocks;
         let zone = unit_blocks + width * column;
-        (self.board.limits().max_active * zone) as usize + self.own_frames_needed()
+        let Limits { max_open, max_active } = self.board.limits();
+        Some((self.payload, (max_active * zone + max_open * self.layout.window_blocks) as usize))
+    }
+
+    fn frames_needed(&self, _geometry: &Geometry) -> usize {
+        self.own_frames_needed()
     }
 
     fn chunks(&self) -> Option<&TenantChunks> {

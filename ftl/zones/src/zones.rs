@@ -61,6 +61,8 @@ pub struct ZoneStatistics {
 pub struct Zones {
     pub(crate) layout: Layout,
     pub(crate) face: Face,
+    /// What is in frames of hosts. What the drive does by itself has frames for whole blocks.
+    pub(crate) payload: FrameForm,
     pub(crate) board: Board,
     /// What limits a drive is to have that has not been read yet.
     pub(crate) asked: AskedLimits,
@@ -105,7 +107,7 @@ pub struct Zones {
 }
 
 impl Zones {
-    pub(crate) fn new(geometry: &Geometry, layout: Layout, limits: Limits, face: Face) -> Zones {
+    pub(crate) fn new(geometry: &Geometry, layout: Layout, limits: Limits, face: Face, payload: FrameForm) -> Zones {
         let zones = layout.zones as usize;
         let format = geometry.format();
         let mut order: Vec<PuId> = geometry.pu_ids().collect();
@@ -140,6 +142,7 @@ impl Zones {
             refresh: Refresh::stopped(),
             layout,
             face,
+            payload,
         }
     }
 
@@ -263,11 +266,10 @@ impl Zones {
         if self.layout.window_blocks > 0 { self.layout.unit_blocks } else { 0 }
     }
 
-    /// Frames for what the drive writes by itself, and for windows.
+    /// Frames for what the drive writes by itself.
     pub(crate) fn own_frames_needed(&self) -> usize {
-        let windows = self.board.limits().max_open * self.layout.window_blocks;
         let hole = usize::from(self.layout.window_blocks > 0);
-        self.frames_to_keep() + windows as usize + hole
+        self.frames_to_keep() + hole
     }
 
     /// Takes back frames that are kept, before a host can.
