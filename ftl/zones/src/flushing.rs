@@ -463,6 +463,7 @@ impl ZoneFtl {
             }
             for doomed in self.zones.doomed.iter_mut().filter(|doomed| doomed.record_block == block) {
                 doomed.write.get_or_insert(write);
+                self.zones.doomed_due = self.zones.doomed_due.min(write);
             }
             self.zones.statistics.record_blocks += 1;
             last = Some(write);

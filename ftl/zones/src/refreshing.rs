@@ -290,7 +290,9 @@ impl Zones {
             if self.spare_chunks(flash) < SPARES_TO_MOVE_MIN {
                 return self.end_refresh(flash, under_way);
             }
-            let column = &mut self.writer(slot).columns[at as usize];
+            let writer = self.writer(slot);
+            writer.has_more = true;
+            let column = &mut writer.columns[at as usize];
             column.is_refreshed = true;
             // What was submitted ends, and the chunk is closed: as after a failure behind all that it has.
             if let Some(NewChunk { open, submitted, .. }) = column.new {

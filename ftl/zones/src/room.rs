@@ -18,6 +18,12 @@ impl ZoneFtl {
         if self.area_lost.is_some() {
             return false;
         }
+        let has_acted = self.zones.doomed_due <= self.durable && self.release_doomed();
+        self.zones.coming_and_going.doom(&mut self.ftl.flash, self.zones.doomed.len());
+        has_acted
+    }
+
+    fn release_doomed(&mut self) -> bool {
         let durable = self.durable;
         let may = |doomed: &crate::zones::Doomed| doomed.write.is_some_and(|write| write <= durable);
         let mut has_acted = false;
@@ -28,7 +34,7 @@ impl ZoneFtl {
                 has_acted = true;
             }
         }
-        self.zones.coming_and_going.doom(&mut self.ftl.flash, self.zones.doomed.len());
+        self.zones.doomed_due = self.zones.doomed.iter().filter_map(|doomed| doomed.write).min().unwrap_or(u64::MAX);
         has_acted
     }
 

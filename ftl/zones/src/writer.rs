@@ -170,6 +170,10 @@ pub(crate) struct Writer {
     pub(crate) first_unit: u32,
     /// Something may be done for it.
     pub(crate) is_stirred: bool,
+    /// When it had its last turn, something was left to do for a column, or since then something has come.
+    pub(crate) has_more: bool,
+    /// When it had its last turn, a column wanted a chunk, and there was none.
+    pub(crate) lacks_chunk: bool,
     /// Units wait until the device has completed others of their column.
     pub(crate) waits_for_units: bool,
     /// Some units may be [`UnitState::Kept`].
@@ -200,6 +204,8 @@ impl Writer {
             units: VecDeque::new(),
             first_unit: 0,
             is_stirred: false,
+            has_more: true,
+            lacks_chunk: false,
             waits_for_units: false,
             may_keep: false,
             saved: None,
@@ -246,6 +252,13 @@ impl Writer {
             Stage::WithoutChunk => is_refreshed || self.first_waiting(column).is_some(),
             Stage::Copying { .. } | Stage::Failing { .. } => true,
         }
+    }
+
+    /// Whether it may have something to do when one of its units, chunks or reads has ended. Most have not: what was to be written
+    /// behind it has been.
+    #[inline]
+    pub(crate) fn may_act(&self) -> bool {
+        self.has_more || self.waits_for_units || self.is_ending || self.is_orphan || self.may_keep
     }
 
     /// Units before `first` are on media, and it has none yet.

@@ -161,13 +161,14 @@ impl Zones {
     /// Lets every zone go on that has something left to do. One that ends may want padding, of which it hears nothing.
     pub(crate) fn go_on(&mut self, flash: &mut Flash) {
         self.coming_and_going.doom(flash, self.doomed.len());
-        let is_stirred = std::mem::take(&mut self.is_stirred);
+        let has_room = self.lacks_room && self.gains_seen != flash.provisioning.tenant_gains();
+        let is_stirred = std::mem::take(&mut self.is_stirred) || has_room;
         let may_want_padding = flash.geometry.mw_cunits > 0;
         self.lacks_room &= !is_stirred;
         for slot in 0..self.writers.len() {
             let Some(writer) = &mut self.writers[slot] else { continue };
             if std::mem::take(&mut writer.is_stirred)
-                || is_stirred
+                || (is_stirred && (writer.may_act() || writer.lacks_chunk))
                 || (writer.is_ending && may_want_padding)
                 || writer.may_keep
                 || (writer.waits_for_units && flash.geometry.volatile_cache)
@@ -182,26 +183,42 @@ impl Zones {
             return self.bury(flash, slot);
         }
         if !flash.may_program() {
+            self.writer(slot).has_more = true;
             return;
         }
         self.writer(slot).waits_for_units = false;
+        let (mut has_more, mut lacks_chunk) = (false, false);
         for column in 0..self.layout.width {
             if self.writer(slot).may_go_on(column) {
-                self.go_on_with_column(flash, slot, column);
+                match self.go_on_with_column(flash, slot, column) {
+                    true => has_more |= self.writer(slot).may_go_on(column),
+                    false => lacks_chunk = true,
+                }
             }
         }
+        let writer = self.writer(slot);
+        (writer.has_more, writer.lacks_chunk) = (has_more, lacks_chunk);
         self.settle(flash, slot);
     }
 
-    fn go_on_with_column(&mut self, flash: &mut Flash, slot: u32, at: u32) {
+    /// Lets a column go on. Returns false if it waits for a free chunk, and for nothing that happens to the zone.
+    fn go_on_with_column(&mut self, flash: &mut Flash, slot: u32, at: u32) -> bool {
         loop {
             let column = &mut self.writer(slot).columns[at as usize];
             match column.stage {
                 Stage::Failing { at: failed } if column.is_at_rest(flash) => self.leave_chunk(flash, slot, at, failed),
-                Stage::Failing { .. } => return,
+                Stage::Failing { .. } => return true,
                 Stage::WithoutChunk => {
-                    if !self.wants_chunk(flash, slot, at) || !self.take_chunk(flash, slot, at) {
-                        return;
+                    if !self.wants_chunk(flash, slot, at) {
+                        return true;
+                    }
+                    let Some(pu) = self.choose_pu(flash, slot, at) else {
+                        self.lacks_room = true;
+                        self.gains_seen = flash.provisioning.tenant_gains();
+                        return false;
+                    };
+                    if !self.take_chunk(flash, slot, at, pu) {
+                        return true;
                     }
                 }
                 Stage::Copying { copied } if column.old.is_none_or(|old| copied >= old.blocks) => {
@@ -215,22 +232,22 @@ impl Zones {
                     if column.reading.is_none() {
                         self.read_next(flash, slot, at, copied);
                     }
-                    return;
+                    return true;
                 }
                 Stage::Ready => {
-                    let Some(unit) = self.writer(slot).first_waiting(at) else { return };
+                    let Some(unit) = self.writer(slot).first_waiting(at) else { return true };
                     if self.is_closed(flash, slot, at) {
-                        return;
+                        return true;
                     }
                     let new = self.writer(slot).columns[at as usize].new.expect("a column that is ready has a chunk");
                     if new.open.is_some_and(|open| flash.units.uncompleted(open) >= UNITS_UNDER_WAY_MAX as usize) {
                         self.writer(slot).waits_for_units = true;
-                        return;
+                        return true;
                     }
                     if !self.fill_holes(flash, slot, unit) {
                         // Who has the frames gives them back.
                         self.writer(slot).is_stirred = true;
-                        return;
+                        return true;
                     }
                     self.write(flash, slot, at, unit);
                 }
@@ -286,12 +303,8 @@ impl Zones {
         flash.stirred = true;
     }
 
-    /// Gives a column a chunk to go on in. Returns whether there was one.
-    fn take_chunk(&mut self, flash: &mut Flash, slot: u32, at: u32) -> bool {
-        let Some(pu) = self.choose_pu(flash, slot, at) else {
-            self.lacks_room = true;
-            return false;
-        };
+    /// Gives a column a chunk of `pu` to go on in. Returns whether another may be open.
+    fn take_chunk(&mut self, flash: &mut Flash, slot: u32, at: u32, pu: PuId) -> bool {
         let Some(open) = flash.open_tenant_chunk(pu) else { return false };
         let chunk = flash.units.chunk(open).chunk;
         let column = &mut self.writer(slot).columns[at as usize];
@@ -495,9 +508,11 @@ impl Zones {
         let unit = flash.units.unit(id);
         let (chunk, first, end) = (unit.chunk, unit.first, unit.first + unit.count);
         let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
-        writer.is_stirred = true;
         let column = &mut writer.columns[at as usize];
         column.under_way -= 1;
+        let is_ready = column.stage == Stage::Ready;
+        writer.is_stirred |= !is_ready || writer.may_act();
+        let column = &mut writer.columns[at as usize];
         let end_of_good = column.end_of_good();
         if let Some(new) = column.new.as_mut().filter(|new| new.chunk == chunk) {
             new.readable = new.readable.max(end.min(end_of_good));
@@ -543,6 +558,7 @@ impl Zones {
         let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
         let column = &mut writer.columns[at as usize];
         column.under_way -= 1;
+        writer.has_more = true;
         let failed = match column.stage {
             Stage::Failing { at } => at.min(first),
             _ => first,

@@ -84,6 +84,8 @@ pub struct Zones {
     /// Blocks of records that say something else than the zones are.
     pub(crate) dirty: BTreeSet<u32>,
     pub(crate) doomed: Vec<Doomed>,
+    /// No write before this one has to be durable for any of them to be released.
+    pub(crate) doomed_due: u64,
     /// Chunks of zones that nothing more is written to, and that are not full.
     pub(crate) half_full: BTreeMap<ChunkId, OpenId>,
     /// Chunks that are of no zone yet, or no more.
@@ -92,6 +94,8 @@ pub struct Zones {
     pub(crate) order: Vec<PuId>,
     /// A column wants a chunk, and there is none.
     pub(crate) lacks_room: bool,
+    /// [`Provisioning::tenant_gains`](openftl_parts::flash::provisioning::Provisioning::tenant_gains) at that time.
+    pub(crate) gains_seen: u64,
     /// Something may be done by writers.
     pub(crate) is_stirred: bool,
     /// Frames for what the drive writes by itself, whatever hosts hold: a tail, a unit that is copied, records.
@@ -129,10 +133,12 @@ impl Zones {
             tails_leaving: Vec::new(),
             dirty: BTreeSet::new(),
             doomed: Vec::new(),
+            doomed_due: u64::MAX,
             half_full: BTreeMap::new(),
             coming_and_going: TenantChunks::default(),
             order,
             lacks_room: false,
+            gains_seen: 0,
             is_stirred: false,
             kept_frames: Vec::new(),
             hole: None,

@@ -75,6 +75,7 @@ pub struct Provisioning {
     tenant_in_use: Vec<u32>,
     /// Of those, chunks on their way to be free, or found and not yet known to be the tenant's.
     tenant_leaves: u32,
+    tenant_gains: u64,
     is_at_end_of_life: bool,
     /// Nothing else makes room: metadata may take the reserves, and relocation chunks of other groups.
     reserves_are_lent: bool,
@@ -101,6 +102,7 @@ impl Provisioning {
             tenant_share: vec![0; geometry.groups as usize],
             tenant_in_use: vec![0; geometry.groups as usize],
             tenant_leaves: 0,
+            tenant_gains: 0,
             is_at_end_of_life: false,
             reserves_are_lent: false,
         }
@@ -109,6 +111,7 @@ impl Provisioning {
     /// Gives the tenant a share of each group.
     pub fn share_with_tenant(&mut self, share: Vec<u32>) {
         self.tenant_share = share;
+        self.tenant_gains += 1;
         self.count_host_chunks();
     }
 
@@ -121,7 +124,15 @@ impl Provisioning {
     /// A chunk of `group` is no longer in use for the tenant (it comes back through [`Provisioning::give`] after its reset).
     pub fn end_tenant_chunk(&mut self, group: u32) {
         self.tenant_in_use[group as usize] -= 1;
+        self.tenant_gains += 1;
         self.count_host_chunks();
+    }
+
+    /// Rises whenever the tenant may have got a chunk that it could not have before.
+    #[inline]
+    #[must_use]
+    pub fn tenant_gains(&self) -> u64 {
+        self.tenant_gains
     }
 
     /// Chunks of `group` that the tenant may have, whether it has them or not.
@@ -253,6 +264,7 @@ impl Provisioning {
         self.free[pu.0 as usize].insert((resets, chunk));
         self.free_in_group[self.format.group_of(pu) as usize] += 1;
         self.free_total += 1;
+        self.tenant_gains += 1;
         self.count_host_chunks();
     }
 
