@@ -1,16 +1,18 @@
 //! A zoned drive under test, a host that writes its zones, and the model that says what the host may find.
 
 use crate::crash_points::Noted;
+use crate::damage::area_on_media;
 use crate::fault::{Fault, FaultKind, disturb};
 use crate::played::Played;
 use crate::rig::Rig;
 use crate::step::{Moment, Step};
 use crate::wire::{CrashPoint, Wire};
 use crate::zone_model::{FoundZone, IN_ORDER, LOST, Life, Snapshot, ZoneModel};
-use openftl_core::{Clock, Frame, Stamp};
+use openftl_core::{Clock, Frame, Ppa, Stamp};
 use openftl_media::{EmulatedDevice, NandStatistics, Profile, Store, Timing};
 use openftl_parts::{Access, Config, Durability, IoError, OpenError, Target};
 use openftl_zones::{Action, Layout, Zone, ZoneConfig, ZoneDone, ZoneError, ZoneFtl, ZoneRequest, ZoneState};
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
@@ -19,6 +21,9 @@ const OPERATIONS_MAX: u32 = 400;
 
 /// Blocks that are read at a time where all are.
 pub(crate) const READ_BLOCKS: u32 = 64;
+
+/// Of so many blocks that are lost, one is of the area.
+const AREA_LOST_EVERY: u32 = 4;
 
 /// A request under way.
 pub(crate) enum Errand {
@@ -48,6 +53,8 @@ pub struct ZoneWorld {
     pub model: Rc<ZoneModel>,
     /// Blocks on media become weak among the operations, and are read.
     pub weakens: bool,
+    /// The copy in which a block of the area may be lost: the first or the second, by its place in the copy.
+    lost_copies: BTreeMap<u32, u32>,
     pub(crate) under_way: Vec<(u64, Errand)>,
     /// The last version of a block that was written through a window.
     pub(crate) version: u32,
@@ -109,6 +116,7 @@ impl ZoneWorld {
             layout,
             model: Rc::new(ZoneModel::new(layout.zones)),
             weakens: false,
+            lost_copies: BTreeMap::new(),
             under_way: Vec::new(),
             version: IN_ORDER,
             crash_points: Noted::default(),
@@ -117,7 +125,8 @@ impl ZoneWorld {
 
     fn on(&self, rig: Rig<ZoneFtl<Wire>>, model: Rc<ZoneModel>) -> ZoneWorld {
         let ZoneWorld { layout, weakens, version, .. } = *self;
-        ZoneWorld { rig, layout, model, weakens, under_way: Vec::new(), version, crash_points: Noted::default() }
+        let (lost_copies, crash_points) = (self.lost_copies.clone(), Noted::default());
+        ZoneWorld { rig, layout, model, weakens, lost_copies, under_way: Vec::new(), version, crash_points }
     }
 
     /// The world after a power cut, with the drive not opened yet.
@@ -227,18 +236,46 @@ impl ZoneWorld {
         }
     }
 
-    /// A block of a zone, on media, is lost there. Returns whether there was any.
+    /// Blocks of the area that are on media, with their places there.
+    pub fn area_on_media(&mut self) -> Vec<(u32, Ppa)> {
+        let block = self.ftl().block();
+        let places = (0..).zip(area_on_media(block)).filter_map(|(at, place)| Some((at, place?)));
+        places.collect()
+    }
+
+    /// A block of the area is lost, in a copy in which it was lost before if there is any. Returns whether there was one.
+    fn lose_in_area(&mut self, pick: u32, corrupt: bool) -> bool {
+        let layout = self.layout;
+        let mut blocks = self.area_on_media();
+        blocks.retain(|(block, _)| {
+            let before = self.lost_copies.get(&layout.in_copy(*block));
+            before.is_none_or(|copy| *copy == block / layout.copy_blocks())
+        });
+        let Some((block, ppa)) = blocks.get(pick as usize % blocks.len().max(1)).copied() else { return false };
+        self.lost_copies.insert(layout.in_copy(block), block / layout.copy_blocks());
+        self.strike(ppa, corrupt);
+        true
+    }
+
+    /// What is at `ppa` cannot be read any more, or is something else.
+    pub fn strike(&mut self, ppa: Ppa, corrupt: bool) {
+        let mut device = self.wire.device();
+        let done = if corrupt { device.corrupt(ppa) } else { device.inject_read_failure(ppa) };
+        done.expect("a store in memory");
+    }
+
+    /// A block of a zone, on media, is lost there, or one of the area, which has another copy. Returns whether there was any.
     pub(crate) fn lose(&mut self, pick: u32, corrupt: bool) -> bool {
         self.settle();
+        if pick.is_multiple_of(AREA_LOST_EVERY) {
+            return self.lose_in_area(pick / AREA_LOST_EVERY, corrupt);
+        }
         let zone = pick % self.layout.zones;
         let written = self.ftl().board().zone(zone).written;
         let places = (0..written).filter_map(|block| self.ftl().place_on_media(zone, block).map(|ppa| (block, ppa)));
         let places: Vec<_> = places.collect();
         let Some((block, ppa)) = places.get(pick as usize / 7 % places.len().max(1)).copied() else { return false };
-        let mut device = self.wire.device();
-        let done = if corrupt { device.corrupt(ppa) } else { device.inject_read_failure(ppa) };
-        done.expect("a store in memory");
-        drop(device);
+        self.strike(ppa, corrupt);
         self.model().hurt(zone, block);
         true
     }
@@ -535,6 +572,6 @@ impl Played for ZoneWorld {
     }
 
     fn is_damaged(&self) -> bool {
-        self.model.is_hurt()
+        self.model.is_hurt() || !self.lost_copies.is_empty()
     }
 }

@@ -236,13 +236,12 @@ impl BlockFtl {
             let text = format!("{} blocks of the area are to be read, and there are fewer frames", wanted.len());
             return Err(OpenError::Tenant { text, is_lost: false });
         }
-        for (block, frame) in wanted.iter().zip(&frames) {
+        let begun = wanted.iter().zip(&frames).try_for_each(|(block, frame)| {
             self.flash.now = self.flash.now.max(clock.now());
-            if let Err(error) = self.read(*block, *block, &[*frame]) {
-                return Ok(Err(error));
-            }
-        }
-        let result = self.wait_for_reads(clock, tenant)?;
+            self.read(*block, *block, &[*frame])
+        });
+        // Also of those before one that could not begin: their frames are in use.
+        let result = self.wait_for_reads(clock, tenant)?.and(begun);
         if result.is_err() {
             frames.drain(..).for_each(|frame| self.flash.frames.release(frame));
         }

@@ -22,7 +22,7 @@ use crate::writing::UNITS_UNDER_WAY_MAX;
 use crate::zones::Zones;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_blocks::reading::BlockPlace;
-use openftl_core::{ChunkId, Clock, Frame};
+use openftl_core::{ChunkId, Clock, Frame, Ppa};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::oob::{BlockKind, Oob};
@@ -43,6 +43,31 @@ fn unreadable(error: &IoError) -> OpenError {
     lost(format!("the area with the records of zones cannot be read: {error}"))
 }
 
+/// Reads blocks of the area: from the second copy what cannot be read in the first. Returns whether there was any such.
+fn read_area(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    blocks: &[u64],
+    clock: &mut dyn Clock,
+) -> Result<(Vec<Frame>, bool), OpenError> {
+    if let Ok(frames) = ftl.read_blocks(blocks, clock, zones)? {
+        return Ok((frames, false));
+    }
+    let (mut frames, mut is_damaged) = (Vec::new(), false);
+    for block in blocks {
+        let read = match ftl.read_blocks(&[*block], clock, zones)? {
+            Ok(read) => read,
+            Err(error) => {
+                is_damaged = true;
+                let second = zones.layout.second_copy(*block);
+                ftl.read_blocks(&[second], clock, zones)?.map_err(|_| unreadable(&error))?
+            }
+        };
+        frames.extend(read);
+    }
+    Ok((frames, is_damaged))
+}
+
 /// Every record that was ever written, with its zone.
 fn read_records(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) -> Result<Vec<(u32, Record)>, OpenError> {
     let layout = zones.layout;
@@ -52,7 +77,11 @@ fn read_records(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) ->
         let blocks = first..(first + count).min(layout.record_blocks);
         let wanted: Vec<u64> =
             blocks.map(u64::from).filter(|block| ftl.place(*block) != Some(Place::Unmapped)).collect();
-        let frames = ftl.read_blocks(&wanted, clock, zones)?.map_err(|error| unreadable(&error))?;
+        let (frames, is_damaged) = read_area(ftl, zones, &wanted, clock)?;
+        if is_damaged {
+            // Both copies are written anew.
+            zones.dirty.extend(wanted.iter().map(|block| *block as u32));
+        }
         for (block, frame) in wanted.iter().zip(&frames) {
             let zone = *block as u32 * layout.records_per_block;
             let bytes = ftl.flash.frames.bytes(*frame).chunks_exact(layout.record_bytes());
@@ -113,10 +142,11 @@ pub(crate) fn adopt(
 /// While what the newest records say is in doubt, chunks that those before them name may be needed again.
 fn keep_what_was_named(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) -> Result<(), OpenError> {
     let layout = zones.layout;
-    let Some(left) = ftl.read_left(|block| block < layout.record_blocks, clock, zones)? else { return Ok(()) };
+    let is_record = |block: u32| layout.in_copy(block) < layout.record_blocks;
+    let Some(left) = ftl.read_left(is_record, clock, zones)? else { return Ok(()) };
     let mut named = Vec::new();
     for (block, frame) in left {
-        let first = block * layout.records_per_block;
+        let first = layout.in_copy(block) * layout.records_per_block;
         let bytes = ftl.flash.frames.bytes(frame).chunks_exact(layout.record_bytes());
         let records = (first..layout.zones).zip(bytes).filter_map(|(_, bytes)| Record::read(bytes, &layout));
         named.extend(records.flat_map(|record| record.chunks).flatten().map(|named| named.chunk));
@@ -630,6 +660,34 @@ fn load_window(
     Ok(())
 }
 
+/// Where a block of a zone is read that is brought into memory.
+#[derive(Clone, Copy)]
+enum Source {
+    Column(Ppa),
+    /// A block of the area.
+    Area(u64),
+}
+
+impl Source {
+    /// Begins to read `block` of the zone with this number.
+    fn read(
+        self,
+        ftl: &mut BlockFtl,
+        number: u64,
+        block: u32,
+        frame: Frame,
+        clock: &mut dyn Clock,
+    ) -> Result<(), IoError> {
+        match self {
+            Source::Column(ppa) => {
+                ftl.read_elsewhere(block.into(), number, block, &[frame], |_, _| BlockPlace::Media(ppa));
+                Ok(())
+            }
+            Source::Area(first) => ftl.submit(clock.now(), first, Request::Read { first, frames: &[frame] }),
+        }
+    }
+}
+
 fn load_blocks(
     ftl: &mut BlockFtl,
     zones: &mut Zones,
@@ -641,6 +699,7 @@ fn load_blocks(
 ) -> Result<(), OpenError> {
     let layout = zones.layout;
     let tail = writer.saved.as_ref();
+    let mut sources = Vec::new();
     for (block, frame) in blocks.iter().zip(frames) {
         let (column, at) = layout.place(*block);
         let found = columns[column as usize].as_ref();
@@ -648,21 +707,32 @@ fn load_blocks(
             ftl.flash.frames.copy(rescued, *frame);
             continue;
         }
-        match found.filter(|found| found.readable > at) {
-            Some(found) => {
-                let ppa = ftl.flash.format.ppa(found.chunk, at);
-                ftl.read_elsewhere(u64::from(*block), writer.number, *block, &[*frame], |_, _| BlockPlace::Media(ppa));
+        let source = match (found.filter(|found| found.readable > at), tail) {
+            (Some(found), _) => Source::Column(ftl.flash.format.ppa(found.chunk, at)),
+            (None, Some(saved)) if saved.has(*block, &layout) => Source::Area(layout.tail_place(saved.tail, *block)),
+            _ => return Err(lost(format!("block {block} of zone {} is nowhere", writer.zone))),
+        };
+        sources.push((*block, source, *frame));
+    }
+    for (block, source, frame) in &sources {
+        source.read(ftl, writer.number, *block, *frame, clock).map_err(|error| unreadable(&error))?;
+    }
+    if ftl.wait_for_reads(clock, zones)?.is_err() {
+        // One by one: what the first copy of the area has lost is in the second.
+        for (block, source, frame) in sources {
+            let mut read = |source: Source| match source.read(ftl, writer.number, block, frame, clock) {
+                Ok(()) => ftl.wait_for_reads(clock, zones),
+                Err(error) => Ok(Err(error)),
+            };
+            match (read(source)?, source) {
+                (Ok(()), _) => {}
+                (Err(_), Source::Area(first)) => {
+                    read(Source::Area(layout.second_copy(first)))?.map_err(|error| unreadable(&error))?;
+                }
+                (Err(error), Source::Column(_)) => return Err(unreadable(&error)),
             }
-            None if tail.is_some_and(|saved| saved.has(*block, &layout)) => {
-                let place = layout.tail_place(tail.expect("it was just looked at").tail, *block);
-                let read = Request::Read { first: place, frames: &[*frame] };
-                let now = clock.now();
-                ftl.submit(now, place, read).map_err(|error| unreadable(&error))?;
-            }
-            None => return Err(lost(format!("block {block} of zone {} is nowhere", writer.zone))),
         }
     }
-    ftl.wait_for_reads(clock, zones)?.map_err(|error| unreadable(&error))?;
     for (block, frame) in blocks.iter().zip(frames) {
         let oob = Oob { kind: BlockKind::Tenant, address: u64::from(*block), sequence: writer.number };
         oob.seal(&mut ftl.flash.frames, *frame);

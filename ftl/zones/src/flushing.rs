@@ -22,6 +22,10 @@
 //! went: either is an error where it is read, and the segment goes on behind it, unless nothing of the last unit is there. Zones promise that what was not durable is there as far as the write
 //! pointer or not at all, and so have a new record with each flush.
 //!
+//! Tails and records are written twice, the second copies as a stream of their own, so that none shares a write unit with the first. The first is
+//! submitted before the second, and so is never older. Where it cannot be read, the second says what was durable: it is as old as the first
+//! was, or what that had beyond was not durable yet, and nothing that an older record names has been given back.
+//!
 //! Where a zone wants a chunk, and those of zones that were reset wait for their records to be durable, records alone are saved, whatever
 //! a flush waits for.
 
@@ -29,9 +33,11 @@ use crate::board::Zone;
 use crate::drive::ZoneFtl;
 use crate::error::ZoneError;
 use crate::face::Face;
+use crate::layout::AREA_COPIES;
 use crate::record::SavedTail;
 use crate::request::ZoneDone;
 use crate::state::ZoneState;
+use crate::tenancy::SECOND_COPY;
 use crate::writer::{Stage, UnitState, Writer};
 use crate::zones::{NONE, Zones};
 use openftl_core::{BLOCK_BYTES, Frame};
@@ -404,10 +410,12 @@ impl ZoneFtl {
         if blocks.is_empty() && saved == last {
             return Saved::All;
         }
-        let Some(frames) = self.zones.own_frames(&mut self.ftl.flash, blocks.len()) else {
+        let copies = AREA_COPIES as usize;
+        let Some(frames) = self.zones.own_frames(&mut self.ftl.flash, copies * blocks.len()) else {
             return Saved::Later;
         };
-        for ((_, from), to) in blocks.iter().zip(&frames) {
+        let (first_copy, second_copy) = frames.split_at(blocks.len());
+        for ((_, from), to) in blocks.iter().cycle().zip(&frames) {
             self.ftl.flash.frames.copy(*from, *to);
         }
         // Together as far as they are neighbours in the tail.
@@ -417,8 +425,9 @@ impl ZoneFtl {
             let goes_on =
                 end < blocks.len() && place(end) == place(end - 1) + 1 && end - begin < TRANSACTION_BLOCKS_MAX;
             if !goes_on {
-                if self.write_area(place(begin), &frames[begin..end]).is_none() {
-                    frames[end..].iter().for_each(|frame| self.ftl.flash.frames.release(*frame));
+                if self.write_area(place(begin), &first_copy[begin..end], &second_copy[begin..end]).is_none() {
+                    let left = first_copy[end..].iter().chain(&second_copy[end..]);
+                    left.for_each(|frame| self.ftl.flash.frames.release(*frame));
                     return Saved::Later;
                 }
                 begin = end;
@@ -439,9 +448,7 @@ impl ZoneFtl {
     pub(crate) fn save_records(&mut self) -> Option<u64> {
         let mut last = None;
         while let Some(block) = self.zones.dirty.first().copied() {
-            let Some(frame) = self.zones.own_frames(&mut self.ftl.flash, 1).and_then(|mut frames| frames.pop()) else {
-                break;
-            };
+            let Some(frames) = self.zones.own_frames(&mut self.ftl.flash, AREA_COPIES as usize) else { break };
             let bytes = self.zones.layout.record_bytes();
             let mut page = [0; BLOCK_BYTES];
             let per_block = self.zones.layout.records_per_block;
@@ -449,8 +456,8 @@ impl ZoneFtl {
             for (zone, to) in zones.clone().zip(page.chunks_exact_mut(bytes)) {
                 self.zones.record(zone).write(to, &self.zones.layout);
             }
-            self.ftl.flash.frames.bytes_mut(frame).copy_from_slice(&page);
-            let Some(write) = self.write_area(block.into(), &[frame]) else { break };
+            frames.iter().for_each(|frame| self.ftl.flash.frames.bytes_mut(*frame).copy_from_slice(&page));
+            let Some(write) = self.write_area(block.into(), &frames[..1], &frames[1..]) else { break };
             self.zones.dirty.pop_first();
             for zone in zones {
                 if let Some(slot) = self.zones.slot_of(zone) {
@@ -471,9 +478,19 @@ impl ZoneFtl {
         last
     }
 
-    /// Writes blocks of the area. Returns the number of the write, or nothing if it cannot be begun now.
-    fn write_area(&mut self, first: u64, frames: &[Frame]) -> Option<u64> {
-        let (durability, handle) = (Durability::Volatile, Handle::NONE);
+    /// Writes blocks of the area, in both copies. Returns the number of the last write, or nothing if they cannot be begun now: then
+    /// the first copy may be newer than the second, as it is when the power is cut between them.
+    fn write_area(&mut self, first: u64, frames: &[Frame], copies: &[Frame]) -> Option<u64> {
+        if self.write_copy(first, frames, Handle::NONE).is_none() {
+            copies.iter().for_each(|frame| self.ftl.flash.frames.release(*frame));
+            return None;
+        }
+        self.write_copy(self.zones.layout.second_copy(first), copies, SECOND_COPY)
+    }
+
+    /// Writes blocks of one copy. No unit of the medium has blocks of both.
+    fn write_copy(&mut self, first: u64, frames: &[Frame], handle: Handle) -> Option<u64> {
+        let durability = Durability::Volatile;
         let request = Request::Write { first, frames, durability, handle };
         let (now, write) = (self.ftl.flash.now, self.next_write + 1);
         if let Err(error) = self.ftl.submit(now, OWN | write, request) {

@@ -6,11 +6,14 @@
 //!
 //!   addresses  [ zone 0: capacity │ nothing ][ zone 1: capacity │ nothing ] …      each begins at a multiple of its size,
 //!                                                                                  the next power of two
-//!   area       [ records of zones | tail 0 | tail 1 | … ]        logical blocks of the block FTL beside the zones
+//!   area       [ records of zones | tail 0 | tail 1 | … ][ the same again ]       logical blocks of the block FTL beside the zones
 //! ```
 
 use openftl_core::{BLOCK_BYTES, Geometry};
 use openftl_parts::flash::units::Units;
+
+/// Copies of records and tails.
+pub const AREA_COPIES: u32 = 2;
 
 /// Tails for each zone that may be active: that of a zone that is full is given back later.
 const TAILS_PER_ACTIVE: u32 = 2;
@@ -125,10 +128,28 @@ impl Layout {
         u64::from(self.zones) * u64::from(self.extension_bytes)
     }
 
-    /// Blocks of the area.
+    /// Blocks of the area: of both copies.
     #[must_use]
     pub fn area_blocks(&self) -> u32 {
+        AREA_COPIES * self.copy_blocks()
+    }
+
+    /// Blocks of one copy of the area.
+    #[must_use]
+    pub fn copy_blocks(&self) -> u32 {
         self.record_blocks + self.tails * self.tail_blocks
+    }
+
+    /// Where the second copy of a block of the area is.
+    #[must_use]
+    pub fn second_copy(&self, block: u64) -> u64 {
+        block + u64::from(self.copy_blocks())
+    }
+
+    /// Which block of its copy a block of the area is.
+    #[must_use]
+    pub fn in_copy(&self, block: u32) -> u32 {
+        block % self.copy_blocks()
     }
 
     /// Bytes of memory for where zones are: a word for each chunk, and the number that blocks of each zone say.
@@ -208,6 +229,8 @@ mod tests {
         assert!(layout.size.is_power_of_two() && layout.size >= u64::from(layout.capacity));
         let places = (0..layout.tails).flat_map(|tail| (0..layout.tail_blocks).map(move |block| (tail, block)));
         let mut places: Vec<u64> = places.map(|(tail, block)| layout.tail_place(tail, block)).collect();
+        places.extend(places.clone().iter().map(|place| layout.second_copy(*place)));
+        places.extend((0..layout.record_blocks).map(|block| layout.second_copy(block.into())));
         places.sort_unstable();
         let all: Vec<u64> = (layout.record_blocks.into()..layout.area_blocks().into()).collect();
         assert_eq!(places, all);

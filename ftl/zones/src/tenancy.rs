@@ -2,7 +2,9 @@
 
 use crate::board::{ACTIVE_MAX, Limits};
 use crate::face::Face;
-use crate::layout::{EXTENSION_UNIT_BYTES, Layout, RECORD_COLUMN_BYTES, RECORD_HEAD_BYTES, WINDOW_BLOCKS_MAX};
+use crate::layout::{
+    AREA_COPIES, EXTENSION_UNIT_BYTES, Layout, RECORD_COLUMN_BYTES, RECORD_HEAD_BYTES, WINDOW_BLOCKS_MAX,
+};
 use crate::refresh::CHECK;
 use crate::state::ZoneState;
 use crate::zones::Zones;
@@ -16,8 +18,9 @@ use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::UnitId;
 use openftl_parts::journal::Journal;
 use openftl_parts::open_error::OpenError;
+use openftl_parts::placement_name::PlacementName;
 use openftl_parts::tenant::Tenant;
-use openftl_parts::words::{Phase, TenantNote};
+use openftl_parts::words::{Handle, Phase, TenantNote};
 use std::ops::Range;
 
 /// The tenants that a superblock names for zones, for zones that are seen as segments, and for zones with windows.
@@ -31,12 +34,23 @@ const ZONES_BITS: u32 = 28;
 /// In the kind of tenant, behind the bits that tell tenants apart: units of the extension of a zone.
 const EXTENSION_SHIFT: u32 = TenantNote::FAMILY_BITS;
 
+/// In what else a superblock says: the area has two copies. A drive of before that is refused.
+const TWO_COPIES: u8 = 1 << 7;
+
 /// Units of the longest extension that fits into a block with what else a record has.
 const EXTENSION_UNITS_MAX: usize =
     (BLOCK_BYTES - RECORD_HEAD_BYTES - RECORD_COLUMN_BYTES) / EXTENSION_UNIT_BYTES as usize;
 
 const _: () = assert!(EXTENSION_UNITS_MAX < 1 << (u8::BITS - EXTENSION_SHIFT), "they fit behind those bits");
 const _: () = assert!(WIDTH_BITS + ZONES_BITS + (ACTIVE_MAX - 1).ilog2() < 48, "three words of 16 bits");
+
+/// Second copies of the area are written under this handle.
+pub(crate) const SECOND_COPY: Handle = Handle(1);
+
+/// The choices of a drive for the blocks of its area: second copies are kept apart.
+pub(crate) fn with_copies(config: Config) -> Config {
+    Config { placement: PlacementName::StreamsKept, handles: SECOND_COPY.0, ..config }
+}
 
 /// What a superblock says of a drive with this layout, of whose zones so many can be open.
 pub(crate) fn note(layout: &Layout, max_open: u32, face: Face) -> TenantNote {
@@ -46,7 +60,7 @@ pub(crate) fn note(layout: &Layout, max_open: u32, face: Face) -> TenantNote {
     let known = KINDS.into_iter().find(|(of, with, _)| (*of, *with) == (face, has_windows));
     let (_, _, kind) = known.expect("every face has a number, and segments have no windows");
     let kind = kind | ((layout.extension_bytes / EXTENSION_UNIT_BYTES) << EXTENSION_SHIFT) as u8;
-    let more = if has_windows { layout.window_blocks.ilog2() as u8 } else { 0 };
+    let more = TWO_COPIES | if has_windows { layout.window_blocks.ilog2() as u8 } else { 0 };
     TenantNote { kind, words: [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16], more }
 }
 
@@ -69,7 +83,14 @@ impl Tenant for Zones {
         if width == 0 || zones == 0 || width > geometry.pus() || columns > geometry.chunks() {
             return refuse(format!("{zones} zones of {width} parallel units cannot be on this device"));
         }
-        let window_bits = u32::from(config.tenant.more);
+        if config.tenant.more & TWO_COPIES == 0 {
+            let noun = face.noun();
+            return refuse(format!(
+                "an older version has made this drive of {noun}, with one copy of its records: that version can open it, and \
+                 `openftl create` makes a new one"
+            ));
+        }
+        let window_bits = u32::from(config.tenant.more & !TWO_COPIES);
         if window_bits > WINDOW_BLOCKS_MAX.ilog2() {
             return refuse(format!("random write areas of 2^{window_bits} blocks cannot be"));
         }
@@ -78,7 +99,7 @@ impl Tenant for Zones {
         if one.records_per_block == 0 {
             return refuse(format!("no record says where a zone of {width} parallel units is"));
         }
-        let tails = config.catalog_blocks.saturating_sub(one.record_blocks) / one.tail_blocks;
+        let tails = (config.catalog_blocks / AREA_COPIES).saturating_sub(one.record_blocks) / one.tail_blocks;
         let most = tails / one.tails;
         if most == 0 || config.catalog_blocks < one.area_blocks() {
             return refuse(format!("the area for {zones} zones has {} blocks, too few", config.catalog_blocks));
@@ -201,7 +222,7 @@ mod tests {
         ];
         for (bytes, window_blocks, face, kind, more) in made {
             let found = note(&layout.with_extension(bytes).with_windows(window_blocks), 7, face);
-            assert_eq!((found.kind, found.more), (kind, more));
+            assert_eq!((found.kind, found.more), (kind, more | TWO_COPIES));
             assert_eq!(described(found), (3, 500, 7));
             assert!(DriveKind::of(5, found).has_zones());
         }

@@ -2,7 +2,7 @@
 
 use crate::board::{AskedLimits, Board, Limits};
 use crate::face::Face;
-use crate::layout::Layout;
+use crate::layout::{AREA_COPIES, Layout};
 use crate::record::{NamedChunk, Record, RecordState, SavedTail};
 use crate::refresh::Refresh;
 use crate::state::ZoneState;
@@ -19,7 +19,7 @@ use std::ops::Range;
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Frames for records, of those that are kept.
-pub(crate) const RECORD_FRAMES: usize = 4;
+pub(crate) const RECORD_FRAMES: usize = 4 * AREA_COPIES as usize;
 
 /// A tail that records on media still name.
 pub(crate) const LEAVING: u32 = u32::MAX - 1;
@@ -264,7 +264,7 @@ impl Zones {
     /// Frames that are kept for the drive itself.
     fn frames_to_keep(&self) -> usize {
         let Layout { tail_blocks, unit_blocks, .. } = self.layout;
-        (tail_blocks + unit_blocks + self.blocks_of_holes()) as usize + RECORD_FRAMES
+        (AREA_COPIES * tail_blocks + unit_blocks + self.blocks_of_holes()) as usize + RECORD_FRAMES
     }
 
     /// Frames that are kept for blocks that nobody has written: those of a unit on its way to the medium.
