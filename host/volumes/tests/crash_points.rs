@@ -108,7 +108,7 @@ fn files_on_zones_bear_every_power_cut() {
         let profile = if seed < 2 { unprotected() } else { Profile::builtin("tiny").unwrap() };
         let step = || Box::new(|play: &mut Play<Wire>, files: &Volume<Wire>| play.step(files)) as Step<'_>;
         let counts = watched(profile, zones, seed, (0..110).map(|_| step()));
-        assert!(counts.points > 1000 && counts.recovery_points > 200, "{counts:?}");
+        assert!(counts.points > 1000 && counts.recovery_points > 150, "{counts:?}");
     }
 }
 
@@ -138,7 +138,7 @@ fn cleaning_and_a_catalog_that_begins_anew_bear_every_power_cut() {
     let counts = watched(unprotected(), zones, 9, steps.chain(deleted).chain(again));
     assert!(counts.blocks_cleaned > 10, "{counts:?}");
     assert!(counts.catalog_beginnings > 1, "{counts:?}: more than the first");
-    assert!(counts.points > 1000 && counts.recovery_points > 200, "{counts:?}");
+    assert!(counts.points > 1000 && counts.recovery_points > 150, "{counts:?}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn stage(lie: Lie, is_protected: bool, seed: u64) -> FileStage<Double> {
         extension_bytes: 0,
         window_blocks: 0,
     };
-    FileStage::new(Double::new(lie), device(is_protected), config, segments, 30, seed)
+    FileStage::new(Double::new(lie), device(is_protected), config, segments, 34, seed)
         .expect("there can be such a drive")
 }
 

@@ -41,9 +41,9 @@ pub fn segments() -> ZoneConfig {
     ZoneConfig { face: Face::Segments, limits, ..zones(1) }
 }
 
-/// The same device with files on zones, each of two chunks.
+/// The same device with files on zones, each of two chunks, and more chunks for what the drive keeps of them.
 pub fn tiny_zones(chunks: u32, seed: u64) -> ZoneFiles<EmulatedDevice> {
-    ZoneFiles::format(tiny_device(chunks, seed), config(), zones(2), Pace::Virtual).unwrap()
+    ZoneFiles::format(tiny_device(chunks + 8, seed), config(), zones(2), Pace::Virtual).unwrap()
 }
 
 pub fn reopen_zones(device: EmulatedDevice) -> ZoneFiles<EmulatedDevice> {
