@@ -30,6 +30,7 @@ use openftl_core::{ChunkId, FrameForm, Frames, Geometry, Ppa, Time};
 use openftl_media::{ChunkDescriptor, ChunkState, EmulatedDevice, Media, Missing, ProgramFailure, SilentFault};
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::oob::{BlockKind, Oob};
+use openftl_parts::words::AREA_COPIES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
@@ -124,8 +125,8 @@ struct Inscription {
     oob: Oob,
     /// The first eight bytes of its payload.
     head: u64,
-    /// It is of the catalog of a table drive, which is there only once.
-    is_catalog: bool,
+    /// It is of the catalog of a table drive: the first copy, or the second.
+    catalog_copy: Option<u64>,
 }
 
 impl Inscription {
@@ -145,6 +146,14 @@ struct Inscriptions {
     /// does not know it yet. What such a chunk holds cannot be told.
     unclear: BTreeSet<ChunkId>,
     copies: BTreeMap<(u8, u64, u64), u32>,
+    /// The copy of the catalog that has lost something. The other one has to be whole.
+    lost_copy: Option<u64>,
+}
+
+/// The copy of the catalog that a block is of, where the catalog has so many blocks.
+fn catalog_copy(oob: Oob, catalog: u64) -> Option<u64> {
+    let is_catalog = oob.kind.is_of_host() && oob.address < catalog;
+    is_catalog.then(|| oob.address * u64::from(AREA_COPIES) / catalog)
 }
 
 impl Inscriptions {
@@ -154,7 +163,9 @@ impl Inscriptions {
         let mut frames = Frames::new(1, 0, world.wire.geometry().oob_bytes as usize);
         let frame = frames.acquire(FrameForm::Bytes).expect("a new pool is full");
         let format = world.wire.geometry().format();
-        let mut found = Inscriptions { blocks: Vec::new(), unclear: BTreeSet::new(), copies: BTreeMap::new() };
+        let lost_copy = world.lost_copy;
+        let mut found =
+            Inscriptions { blocks: Vec::new(), unclear: BTreeSet::new(), copies: BTreeMap::new(), lost_copy };
         let ftl = world.ftl.as_ref().expect("the drive is open");
         let mut device = world.wire.device();
         for ppa in places {
@@ -167,9 +178,8 @@ impl Inscriptions {
                 found.unclear.insert(format.chunk_of(ppa));
                 continue;
             };
-            let is_catalog = oob.kind.is_of_host() && oob.address < catalog;
             let head = head_of(frames.payload(frame));
-            let inscription = Inscription { ppa, oob, head, is_catalog };
+            let inscription = Inscription { ppa, oob, head, catalog_copy: catalog_copy(oob, catalog) };
             if let Some(metadata) = inscription.metadata() {
                 *found.copies.entry(metadata).or_default() += 1;
             }
@@ -180,7 +190,10 @@ impl Inscriptions {
 
     /// Whether all of these may be damaged at once.
     fn may_go(&self, blocks: &[Inscription]) -> bool {
-        if blocks.iter().any(|block| block.is_catalog) {
+        let mut copies = self.lost_copy.into_iter().chain(blocks.iter().filter_map(|block| block.catalog_copy));
+        if let Some(one) = copies.next()
+            && copies.any(|other| other != one)
+        {
             return false;
         }
         let mut going: BTreeMap<(u8, u64, u64), u32> = BTreeMap::new();
@@ -253,7 +266,7 @@ impl<D: Drive> World<D> {
                 let Some(chunk) = picked(&self.forgettable_chunks(), pick) else { return false };
                 // Metadata of which a copy goes now may go once more before it is programmed over.
                 let mut blocks = inscriptions.blocks.clone();
-                blocks.retain(|block| block.oob.kind.is_of_host() && !block.is_catalog);
+                blocks.retain(|block| block.oob.kind.is_of_host() && block.catalog_copy.is_none());
                 let Some(block) = picked(&blocks, pick.wrapping_mul(31)) else { return false };
                 let (format, at) = (geometry.format(), geometry.format().block_of(block.ppa));
                 let first = format.ppa(format.chunk_of(block.ppa), at - at % geometry.ws_min);
@@ -281,7 +294,7 @@ impl<D: Drive> World<D> {
     }
 
     /// Chunks of which the next program may be lost: one where data are written, or the first copy of metadata, if there is a
-    /// second. The catalog of a table drive is there once, so only its tables are left then.
+    /// second. Of a table drive, where tables are: the catalog may lose something of one copy alone, whichever comes first.
     fn forgettable_chunks(&mut self) -> Vec<ChunkId> {
         let report = self.chunk_report();
         // One that is free may be given back unwritten, and the other copy or the catalog go there.
@@ -329,15 +342,19 @@ impl<D: Drive> World<D> {
         for Missing { place, oob, head } in missing {
             frames.oob_mut(frame).copy_from_slice(&oob);
             if let Ok(oob) = Oob::peek(&frames, frame) {
-                let is_catalog = oob.kind.is_of_host() && oob.address < catalog;
-                self.tell_the_model(&[Inscription { ppa: place, oob, head, is_catalog }]);
+                let inscription = Inscription { ppa: place, oob, head, catalog_copy: catalog_copy(oob, catalog) };
+                self.tell_the_model(&[inscription]);
             }
         }
     }
 
     fn tell_the_model(&mut self, blocks: &[Inscription]) {
         let catalog = u64::from(self.ftl().block().config().catalog_blocks);
-        for block in blocks.iter().filter(|block| !block.is_catalog) {
+        for block in blocks {
+            if block.catalog_copy.is_some() {
+                self.lost_copy = block.catalog_copy;
+                continue;
+            }
             match block.oob.kind {
                 BlockKind::Data => self.damage(block.oob.address - catalog, block.head),
                 BlockKind::Uncorrectable => self.damage_uncorrectable(block.oob.address),

@@ -39,6 +39,8 @@ pub struct World<D: Drive = Ftl> {
     pub is_disturbed: bool,
     /// What writes carry from now on.
     pub handle: Handle,
+    /// The copy of the catalog of a table drive that has lost something, if any has.
+    pub(crate) lost_copy: Option<u64>,
     /// Blocks that silent faults have cost and nobody has asked for.
     missing: Vec<Missing>,
     pub(crate) under_way: Vec<(u64, Errand)>,
@@ -178,6 +180,7 @@ impl<D: Drive> World<D> {
             is_hurt: false,
             is_disturbed: false,
             handle: Handle::NONE,
+            lost_copy: None,
             missing: Vec::new(),
             under_way: Vec::new(),
             others: Vec::new(),
@@ -187,8 +190,8 @@ impl<D: Drive> World<D> {
     }
 
     fn on(&self, rig: Rig<D>, history: Rc<History>) -> World<D> {
-        let World { is_hurt, is_disturbed, handle, .. } = *self;
-        World { is_hurt, is_disturbed, handle, ..World::of(rig, history) }
+        let World { is_hurt, is_disturbed, handle, lost_copy, .. } = *self;
+        World { is_hurt, is_disturbed, handle, lost_copy, ..World::of(rig, history) }
     }
 
     /// What was done so far left these states; what the host is told next does not count for them.
@@ -518,15 +521,15 @@ impl<D: Drive> Played for World<D> {
     }
 
     fn is_damaged(&self) -> bool {
-        self.history.is_damaged()
+        self.history.is_damaged() || self.lost_copy.is_some()
     }
 
     fn check(&mut self) {
         let report = self.rig.check();
-        let was_damaged = self.history.is_damaged();
+        let was_damaged = self.is_damaged();
         self.note_missing();
         // A silent fault may have come about meanwhile.
-        let is_new = !was_damaged && self.history.is_damaged();
+        let is_new = !was_damaged && self.is_damaged();
         assert!(report.is_sound() || is_new, "{:#?}", report.findings);
     }
 

@@ -6,7 +6,7 @@ use crate::journal::superblock::Sizing;
 use crate::map::memory::MapMemory;
 use crate::map::pins::{MapBlock, MapPin};
 use crate::placement_name::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
-use crate::words::TenantNote;
+use crate::words::{Handle, TenantNote};
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos, UnknownWord};
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
@@ -216,6 +216,12 @@ impl Config {
     pub fn beside(self, tenant: TenantNote, area_blocks: u32) -> Config {
         let (catalog_blocks, capacity_blocks) = (area_blocks, area_blocks.into());
         Config { catalog_blocks, capacity_blocks, tenant, payload: FrameForm::Bytes, ..self }
+    }
+
+    /// The same choices for the area of a tenant that writes it [twice](crate::words::AREA_COPIES): second copies are a stream of their own.
+    #[must_use]
+    pub fn with_second_copies(self) -> Config {
+        Config { placement: PlacementName::StreamsKept, handles: Handle::SECOND_COPY.0, ..self }
     }
 
     /// The same choices for a drive of this size.

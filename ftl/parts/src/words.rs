@@ -3,6 +3,9 @@
 /// Copies of log and checkpoint: in different groups, or on different parallel units of the one group.
 pub const METADATA_COPIES: usize = 2;
 
+/// Copies of what a tenant keeps in its area, as far as nothing else says it.
+pub const AREA_COPIES: u32 = 2;
+
 /// The most blocks of one write: 1 MiB, the largest transaction of OX-Block.
 pub const TRANSACTION_BLOCKS_MAX: usize = 256;
 
@@ -217,6 +220,9 @@ pub struct Handle(pub u8);
 impl Handle {
     /// Nothing is said.
     pub const NONE: Handle = Handle(0);
+
+    /// The second copy of what a tenant keeps in its area. No unit of the medium has blocks of both copies.
+    pub const SECOND_COPY: Handle = Handle(1);
 }
 
 /// What a drive was formatted for, beside its blocks: in its superblock, and of no meaning to the parts.

@@ -40,7 +40,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `OFCT`, little-endian.
 pub const CATALOG_MAGIC: u32 = u32::from_le_bytes(*b"OFCT");
 /// The version of this layout.
-pub const CATALOG_VERSION: u16 = 1;
+pub const CATALOG_VERSION: u16 = 2;
 /// The most parts of an entry.
 pub const PARTS_MAX: usize = 64;
 /// Bytes of an entry in one part.
@@ -226,6 +226,18 @@ impl Reader {
         // A free part counts for the numbers that have been used.
         self.found.entry((number, sequence)).or_default().push(FoundPart { block, parts, part, bytes: bytes.to_vec() });
         Ok(())
+    }
+
+    /// Takes the numbers that a block of the other copy names, so that no entry has them again. Gives the block as a free part.
+    pub fn take_as_free(&mut self, block: u32, bytes: &[u8; BLOCK_BYTES]) -> Option<Parts> {
+        let (header, _) = Header::ref_from_prefix(bytes).expect("a block is longer than its header");
+        let (number, sequence) = (header.number.get(), header.sequence.get());
+        if header.magic.get() != CATALOG_MAGIC || number >= COUNT_MAX || sequence >= COUNT_MAX {
+            return None;
+        }
+        let free = FoundPart { block, parts: 0, part: 0, bytes: Vec::new() };
+        self.found.entry((number, sequence)).or_default().push(free);
+        Some(Parts { first: block, blocks: vec![part(number, sequence, (0, 0), &[])] })
     }
 
     /// The catalog of `blocks` blocks, its entries, and what is left of older versions and has to be overwritten.
@@ -477,7 +489,7 @@ mod tests {
     fn the_bytes_on_media_are_these() {
         let parts = Catalog::new(16).put(0x1234, b"note", Some(&runs(1))).unwrap();
         let text = parts[0].blocks[0][..72].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        expect_test::expect![[r#"4f46435401000100000024000000000034120000000000000100000000000000040000000100000"#]]
+        expect_test::expect![[r#"4f46435402000100000024000000000034120000000000000100000000000000040000000100000"#]]
             .assert_eq(&text[..79]);
         assert_eq!(&text[88..96], "6e6f7465");
     }
@@ -538,7 +550,7 @@ mod tests {
         check(&other, "block 1 of the catalog holds something else (magic 0x54434600)");
         let mut newer = blocks.clone();
         newer.0.get_mut(&0).unwrap()[4] = 9;
-        check(&newer, "block 0 of the catalog has format version 9; this program knows 1");
+        check(&newer, "block 0 of the catalog has format version 9; this program knows 2");
         let mut counted = blocks.clone();
         counted.0.get_mut(&0).unwrap()[24..32].fill(0xFF);
         check(

@@ -23,7 +23,7 @@ use openftl_parts::accounts::statistics::Statistics;
 use openftl_parts::flash::Flash;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, Durability, IoError, Request, Target};
-use openftl_parts::words::Handle;
+use openftl_parts::words::{AREA_COPIES, Handle};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -76,8 +76,8 @@ pub struct TableFtl<M: ?Sized = dyn Media> {
     releases: Releases,
     changes: FxHashMap<u64, Change>,
     next_change: u64,
-    /// Parts that wait for frames, in order, with their changes.
-    waiting: VecDeque<(u64, Parts)>,
+    /// Parts that wait for frames, in order, with their changes, and the copies that they are written to already.
+    waiting: VecDeque<(u64, Parts, u32)>,
     /// Flushes under way, and what had been acknowledged when they began.
     flushes: FxHashMap<u64, u64>,
     own_flush: bool,
@@ -395,9 +395,9 @@ impl TableFtl {
                 expect(first, frames.len() as u64)?;
                 Request::Read { first: first + offset, frames }
             }
-            Request::Write { first, frames, durability, handle } => {
+            Request::Write { first, frames, durability, .. } => {
                 expect(first, frames.len() as u64)?;
-                Request::Write { first: first + offset, frames, durability, handle }
+                Request::Write { first: first + offset, frames, durability, handle: Handle::NONE }
             }
             Request::Trim { first, blocks, durability } => {
                 expect(first, blocks)?;
@@ -476,16 +476,18 @@ impl TableFtl {
     pub(crate) fn change(&mut self, parts: Vec<Parts>, tag: Option<u64>) -> u64 {
         self.next_change += 1;
         let id = self.next_change;
-        self.changes.insert(id, Change { left: parts.len() as u32, tag });
-        self.waiting.extend(parts.into_iter().map(|parts| (id, parts)));
+        self.changes.insert(id, Change { left: AREA_COPIES * parts.len() as u32, tag });
+        self.waiting.extend(parts.into_iter().map(|parts| (id, parts, 0)));
         self.write_waiting();
         id
     }
 
-    /// Writes parts of the catalog as far as there are frames. Returns whether any was written.
+    /// Writes parts of the catalog as far as there are frames, each in the first copy and then in the second. Returns whether any was
+    /// written.
     fn write_waiting(&mut self) -> bool {
         let mut has_written = false;
-        while let Some((id, parts)) = self.waiting.front() {
+        let copy_blocks = copy_blocks(self.ftl.config().catalog_blocks);
+        while let Some((id, parts, copy)) = self.waiting.front() {
             let mut frames: Vec<Frame> = Vec::new();
             if !self.ftl.flash.frames.acquire_many(FrameForm::Bytes, parts.blocks.len(), &mut frames) {
                 break;
@@ -493,9 +495,11 @@ impl TableFtl {
             for (frame, bytes) in frames.iter().zip(&parts.blocks) {
                 self.ftl.flash.frames.bytes_mut(*frame).copy_from_slice(&bytes[..]);
             }
-            let first = u64::from(parts.first);
-            let (durability, handle) = (Durability::Volatile, Handle::NONE);
-            let request = Request::Write { first, frames: &frames, durability, handle };
+            let (id, copy) = (*id, *copy);
+            let first = u64::from(parts.first + copy * copy_blocks);
+            // No unit of the medium has blocks of both copies.
+            let handle = if copy == 0 { Handle::NONE } else { Handle::SECOND_COPY };
+            let request = Request::Write { first, frames: &frames, durability: Durability::Volatile, handle };
             let (now, tag) = (self.ftl.flash.now, OWN | id);
             let written = self.ftl.submit(now, tag, request);
             if let Err(error) = written {
@@ -509,7 +513,10 @@ impl TableFtl {
             } else {
                 self.statistics.catalog_blocks += frames.len() as u64;
             }
-            self.waiting.pop_front();
+            match self.waiting.front_mut() {
+                Some((.., copy)) if *copy + 1 < AREA_COPIES => *copy += 1,
+                _ => _ = self.waiting.pop_front(),
+            }
             has_written = true;
         }
         has_written
@@ -625,10 +632,15 @@ impl Target for TableFtl {
     }
 }
 
-/// Blocks of a catalog that has room for an entry for each chunk of a device of this shape, and some more.
+/// Blocks of both copies of a catalog that has room for an entry for each chunk of a device of this shape, and some more.
 #[must_use]
 pub fn catalog_blocks(geometry: &Geometry) -> u32 {
-    geometry.chunks().min(1 << 16) as u32 + 64
+    AREA_COPIES * (geometry.chunks().min(1 << 16) as u32 + 64)
+}
+
+/// Blocks of one copy of a catalog that has so many.
+pub(crate) fn copy_blocks(catalog_blocks: u32) -> u32 {
+    catalog_blocks / AREA_COPIES
 }
 
 fn expect_short(note: &[u8]) -> Result<(), TableError> {

@@ -2,40 +2,89 @@
 //! none are released.
 
 use super::Tables;
-use super::catalog::{CatalogError, Reader, TableRuns};
+use super::catalog::{CatalogError, Parts, Reader, TableRuns};
+use super::drive::copy_blocks;
 use super::table::Table;
 use openftl_blocks::block_ftl::BlockFtl;
-use openftl_core::Clock;
+use openftl_core::{BLOCK_BYTES, Clock};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::map::Place;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::IoError;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Blocks of the catalog that are read at a time when a drive is opened.
 const READ_BLOCKS: u32 = 64;
 
-/// Reads every block of the catalog that was ever written.
+/// Reads every block of the catalog that was ever written: of its first copy, or, if any of that cannot be read, of its second. Gives
+/// what the first has to have written to it then. What it has lost comes last: until all is as in the second copy, that one counts.
 pub(crate) fn read_catalog(
     ftl: &mut BlockFtl,
     clock: &mut dyn Clock,
     tables: &mut Tables,
-) -> Result<Reader, OpenError> {
+) -> Result<(Reader, Vec<Parts>), OpenError> {
     let mut reader = Reader::default();
-    let blocks = ftl.config().catalog_blocks;
-    let count = READ_BLOCKS.min(blocks);
+    let copy_blocks = copy_blocks(ftl.config().catalog_blocks);
+    let first = read_copy(ftl, 0, clock, tables, &mut |block, bytes| Ok(reader.take(block, bytes)?))?;
+    let Err(reason) = first else { return Ok((reader, Vec::new())) };
+    let mut reader = Reader::default();
+    let mut anew = BTreeMap::new();
+    let second = read_copy(ftl, copy_blocks, clock, tables, &mut |block, bytes| {
+        reader.take(block, bytes)?;
+        anew.insert(block, Parts { first: block, blocks: vec![Box::new(*bytes)] });
+        Ok(())
+    })?;
+    second.map_err(|_| lost(reason))?;
+    // The first copy may have been ahead of the second, by what was not durable.
+    let mut lost_blocks = Vec::new();
+    for block in 0..copy_blocks {
+        if ftl.place(block.into()) == Some(Place::Unmapped) {
+            continue;
+        }
+        match ftl.read_blocks(&[block.into()], clock, tables)? {
+            Ok(frames) => {
+                let free = reader.take_as_free(block, ftl.flash.frames.bytes(frames[0]));
+                if let (Some(free), Entry::Vacant(place)) = (free, anew.entry(block)) {
+                    place.insert(free);
+                }
+                ftl.flash.frames.release(frames[0]);
+            }
+            Err(_) => lost_blocks.push(block),
+        }
+    }
+    let (last, mut anew): (Vec<_>, Vec<_>) =
+        anew.into_iter().partition(|(block, _)| lost_blocks.binary_search(block).is_ok());
+    anew.extend(last);
+    Ok((reader, anew.into_iter().map(|(_, parts)| parts).collect()))
+}
+
+/// Hands every block that was ever written of the copy that begins at block `begin` of the area to `take`, with its place in the copy. The
+/// inner error is that a block cannot be read.
+fn read_copy(
+    ftl: &mut BlockFtl,
+    begin: u32,
+    clock: &mut dyn Clock,
+    tables: &mut Tables,
+    take: &mut dyn FnMut(u32, &[u8; BLOCK_BYTES]) -> Result<(), OpenError>,
+) -> Result<Result<(), IoError>, OpenError> {
+    let blocks = copy_blocks(ftl.config().catalog_blocks);
+    let count = READ_BLOCKS.min(blocks).max(1);
     for first in (0..blocks).step_by(count as usize) {
-        let wanted =
-            (first..(first + count).min(blocks)).filter(|block| ftl.place(u64::from(*block)) != Some(Place::Unmapped));
-        let wanted: Vec<u64> = wanted.map(u64::from).collect();
-        let frames = ftl.read_blocks(&wanted, clock, tables)?.map_err(lost)?;
+        let wanted = (begin + first..begin + (first + count).min(blocks)).map(u64::from);
+        let wanted: Vec<u64> = wanted.filter(|block| ftl.place(*block) != Some(Place::Unmapped)).collect();
+        let frames = match ftl.read_blocks(&wanted, clock, tables)? {
+            Ok(frames) => frames,
+            Err(error) => return Ok(Err(error)),
+        };
         for (block, frame) in wanted.iter().zip(frames) {
-            reader.take(*block as u32, ftl.flash.frames.bytes(frame))?;
+            take(*block as u32 - begin, ftl.flash.frames.bytes(frame))?;
             ftl.flash.frames.release(frame);
         }
     }
-    Ok(reader)
+    Ok(Ok(()))
 }
 
 fn lost(error: IoError) -> CatalogError {

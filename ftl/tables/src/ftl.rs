@@ -2,7 +2,7 @@
 
 use crate::Tables;
 use crate::catalog::{Catalog, Entry};
-use crate::drive::{TableFtl, TableStatistics, catalog_blocks};
+use crate::drive::{TableFtl, TableStatistics, catalog_blocks, copy_blocks};
 use crate::finding::read_catalog;
 use crate::request::{FoundEntry, TableId};
 use openftl_blocks::{BlockFtl, CheckReport, Ftl};
@@ -22,21 +22,23 @@ impl<M: Media> Ftl for TableFtl<M> {
     fn format(media: M, config: Config, (): (), clock: &mut dyn Clock) -> Result<Self, OpenError> {
         let catalog_blocks = catalog_blocks(media.geometry());
         let capacity_blocks = config.capacity_blocks + u64::from(catalog_blocks);
-        let config = Config { catalog_blocks, capacity_blocks, payload: FrameForm::Bytes, ..config };
+        let config =
+            Config { catalog_blocks, capacity_blocks, payload: FrameForm::Bytes, ..config.with_second_copies() };
         let mut tables = Tables::new(media.geometry());
         let mut ftl = BlockFtl::format_beside(media, config, clock, &mut tables)?;
         tables.release_found(&mut ftl.flash);
-        Ok(TableFtl::new(ftl, tables, Catalog::new(catalog_blocks)))
+        Ok(TableFtl::new(ftl, tables, Catalog::new(copy_blocks(catalog_blocks))))
     }
 
     /// What is in its catalog is there to be taken ([`TableFtl::take_found`]).
     fn open_with(media: M, config: Config, (): (), access: Access, clock: &mut dyn Clock) -> Result<Self, OpenError> {
-        let config = Config { catalog_blocks: config.catalog_blocks.max(1), payload: FrameForm::Bytes, ..config };
+        let catalog_blocks = config.catalog_blocks.max(1);
+        let config = Config { catalog_blocks, payload: FrameForm::Bytes, ..config.with_second_copies() };
         let mut tables = Tables::new(media.geometry());
         let (mut taken_over, mut found) = (None, Vec::new());
         let find = |ftl: &mut BlockFtl, tables: &mut Tables, clock: &mut dyn Clock| {
-            let reader = read_catalog(ftl, clock, tables)?;
-            let (catalog, entries, stale) = reader.finish(ftl.config().catalog_blocks)?;
+            let (reader, anew) = read_catalog(ftl, clock, tables)?;
+            let (catalog, entries, stale) = reader.finish(copy_blocks(ftl.config().catalog_blocks))?;
             for Entry { number, note, table } in entries {
                 let table = match table {
                     Some(runs) => {
@@ -46,11 +48,11 @@ impl<M: Media> Ftl for TableFtl<M> {
                 };
                 found.push(FoundEntry { number, note, table });
             }
-            taken_over = Some((catalog, stale));
+            taken_over = Some((catalog, anew, stale));
             Ok(())
         };
         let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut tables, find)?;
-        let (catalog, stale) = taken_over.expect("a drive that is open was found");
+        let (catalog, anew, stale) = taken_over.expect("a drive that is open was found");
         if access != Access::Inspect {
             tables.release_found(&mut ftl.flash);
             ftl.hand_over();
@@ -60,7 +62,7 @@ impl<M: Media> Ftl for TableFtl<M> {
         }
         let mut drive = TableFtl::new(ftl, tables, catalog);
         if access != Access::Inspect {
-            for parts in stale {
+            for parts in anew.into_iter().chain(stale) {
                 drive.change(vec![parts], None);
             }
         }

@@ -33,17 +33,15 @@ use crate::board::Zone;
 use crate::drive::ZoneFtl;
 use crate::error::ZoneError;
 use crate::face::Face;
-use crate::layout::AREA_COPIES;
 use crate::record::SavedTail;
 use crate::request::ZoneDone;
 use crate::state::ZoneState;
-use crate::tenancy::SECOND_COPY;
 use crate::writer::{Stage, UnitState, Writer};
 use crate::zones::{NONE, Zones};
 use openftl_core::{BLOCK_BYTES, Frame};
 use openftl_parts::flash::Flash;
 use openftl_parts::target::{BlockTarget, Durability, IoError, Request};
-use openftl_parts::words::{Handle, TRANSACTION_BLOCKS_MAX};
+use openftl_parts::words::{AREA_COPIES, Handle, TRANSACTION_BLOCKS_MAX};
 
 /// Marks the tags of what the drive asks of the block FTL.
 pub(crate) const OWN: u64 = 1 << 63;
@@ -485,7 +483,7 @@ impl ZoneFtl {
             copies.iter().for_each(|frame| self.ftl.flash.frames.release(*frame));
             return None;
         }
-        self.write_copy(self.zones.layout.second_copy(first), copies, SECOND_COPY)
+        self.write_copy(self.zones.layout.second_copy(first), copies, Handle::SECOND_COPY)
     }
 
     /// Writes blocks of one copy. No unit of the medium has blocks of both.

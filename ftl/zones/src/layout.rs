@@ -11,9 +11,7 @@
 
 use openftl_core::{BLOCK_BYTES, Geometry};
 use openftl_parts::flash::units::Units;
-
-/// Copies of records and tails.
-pub const AREA_COPIES: u32 = 2;
+use openftl_parts::words::AREA_COPIES;
 
 /// Tails for each zone that may be active: that of a zone that is full is given back later.
 const TAILS_PER_ACTIVE: u32 = 2;

@@ -3,7 +3,7 @@
 use crate::board::{ACTIVE_MAX, Limits};
 use crate::face::Face;
 use crate::layout::{EXTENSION_UNIT_BYTES, Layout, WINDOW_BLOCKS_MAX};
-use crate::tenancy::{note, with_copies};
+use crate::tenancy::note;
 use openftl_core::units::{ByteSize, Share};
 use openftl_core::{BLOCK_BYTES, Geometry};
 use openftl_parts::config::Config;
@@ -110,8 +110,10 @@ pub(crate) fn zones_for(
         let layout = Layout::new(geometry, width, count, limits.max_active)
             .with_extension(extension_bytes)
             .with_windows(window_blocks);
-        let config =
-            with_copies(config.clone()).beside(note(&layout, limits.max_open, zoned.face), layout.area_blocks());
+        let config = config
+            .clone()
+            .with_second_copies()
+            .beside(note(&layout, limits.max_open, zoned.face), layout.area_blocks());
         let plan = Plan::new(geometry, &config)?;
         let share = shares(good, &plan).iter().sum::<u32>();
         // Columns that move take another chunk before they give theirs back: those of active zones when the host writes on, those

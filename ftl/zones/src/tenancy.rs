@@ -2,9 +2,7 @@
 
 use crate::board::{ACTIVE_MAX, Limits};
 use crate::face::Face;
-use crate::layout::{
-    AREA_COPIES, EXTENSION_UNIT_BYTES, Layout, RECORD_COLUMN_BYTES, RECORD_HEAD_BYTES, WINDOW_BLOCKS_MAX,
-};
+use crate::layout::{EXTENSION_UNIT_BYTES, Layout, RECORD_COLUMN_BYTES, RECORD_HEAD_BYTES, WINDOW_BLOCKS_MAX};
 use crate::refresh::CHECK;
 use crate::state::ZoneState;
 use crate::zones::Zones;
@@ -18,9 +16,8 @@ use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::UnitId;
 use openftl_parts::journal::Journal;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::placement_name::PlacementName;
 use openftl_parts::tenant::Tenant;
-use openftl_parts::words::{Handle, Phase, TenantNote};
+use openftl_parts::words::{AREA_COPIES, Phase, TenantNote};
 use std::ops::Range;
 
 /// The tenants that a superblock names for zones, for zones that are seen as segments, and for zones with windows.
@@ -43,14 +40,6 @@ const EXTENSION_UNITS_MAX: usize =
 
 const _: () = assert!(EXTENSION_UNITS_MAX < 1 << (u8::BITS - EXTENSION_SHIFT), "they fit behind those bits");
 const _: () = assert!(WIDTH_BITS + ZONES_BITS + (ACTIVE_MAX - 1).ilog2() < 48, "three words of 16 bits");
-
-/// Second copies of the area are written under this handle.
-pub(crate) const SECOND_COPY: Handle = Handle(1);
-
-/// The choices of a drive for the blocks of its area: second copies are kept apart.
-pub(crate) fn with_copies(config: Config) -> Config {
-    Config { placement: PlacementName::StreamsKept, handles: SECOND_COPY.0, ..config }
-}
 
 /// What a superblock says of a drive with this layout, of whose zones so many can be open.
 pub(crate) fn note(layout: &Layout, max_open: u32, face: Face) -> TenantNote {

@@ -2,7 +2,7 @@
 
 use crate::board::{AskedLimits, Board, Limits};
 use crate::face::Face;
-use crate::layout::{AREA_COPIES, Layout};
+use crate::layout::Layout;
 use crate::record::{NamedChunk, Record, RecordState, SavedTail};
 use crate::refresh::Refresh;
 use crate::state::ZoneState;
@@ -12,6 +12,7 @@ use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::shares::TenantChunks;
 use openftl_parts::flash::units::OpenId;
+use openftl_parts::words::AREA_COPIES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
