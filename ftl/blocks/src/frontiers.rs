@@ -8,7 +8,7 @@ use crate::placement::WRITES;
 use openftl_core::PuId;
 use openftl_parts::flash::provisioning::Claim;
 use openftl_parts::flash::units::OpenId;
-use openftl_parts::words::{Class, Label};
+use openftl_parts::words::{AREA_COPIES, Class, Label};
 use std::cmp::Reverse;
 
 /// The chunks that ordinary host writes go to: at most one for each parallel unit. Those of other classes are in
@@ -66,6 +66,9 @@ impl BlockFtl {
         for step in 0..pus {
             let index = (self.placement.next_pu + step) % pus;
             let pu = self.host.order[index];
+            if !self.is_at_home(class, pu) {
+                continue;
+            }
             let mut open = self.placement.open_of(class).iter();
             if open.any(|open| self.flash.format.pu_of(self.flash.units.chunk(*open).chunk) == pu) {
                 continue;
@@ -90,10 +93,19 @@ impl BlockFtl {
 
     /// The open chunk that the next ordinary unit goes to, or one of a `class` that has no chunk of its own.
     fn ordinary_frontier(&mut self, class: Class) -> Option<OpenId> {
+        let has_home = self.copy_of(class).is_some();
+        let at_home = if has_home { self.next_frontier(class, true) } else { None };
+        at_home.or_else(|| self.next_frontier(class, false))
+    }
+
+    fn next_frontier(&mut self, class: Class, at_home: bool) -> Option<OpenId> {
         let mut may_open = None;
         for _ in 0..self.host.order.len() {
             let index = self.host.next;
             self.host.next = if index + 1 == self.host.order.len() { 0 } else { index + 1 };
+            if at_home && !self.is_at_home(class, self.host.order[index]) {
+                continue;
+            }
             if let Some(open) = self.host.open[index] {
                 if self.flash.units.room(open) > 0 {
                     return Some(open);
@@ -118,6 +130,9 @@ impl BlockFtl {
             let roomiest =
                 if self.host.order.len() > self.flash.plan.host_frontiers as usize { self.roomiest() } else { index };
             for index in [roomiest, index] {
+                if at_home && !self.is_at_home(class, self.host.order[index]) {
+                    continue;
+                }
                 if let Some(open) = self.flash.open_chunk(Claim::Host(self.host.order[index]), Label::Ordinary) {
                     self.host.open[index] = Some(open);
                     self.host.opened += 1;
@@ -126,6 +141,20 @@ impl BlockFtl {
             }
         }
         None
+    }
+
+    /// Which copy of an area blocks of `class` are, if they are any.
+    #[inline]
+    fn copy_of(&self, class: Class) -> Option<u32> {
+        let copy = u32::from(class.0).checked_sub(1).filter(|_| self.config.copies_apart)?;
+        (copy < AREA_COPIES).then_some(copy)
+    }
+
+    /// Whether blocks of `class` should be on `pu`: of copies each has every other group, or parallel unit if there is one group.
+    fn is_at_home(&self, class: Class, pu: PuId) -> bool {
+        let format = self.flash.format;
+        let place = if self.flash.geometry.groups > 1 { format.group_of(pu) } else { pu.0 };
+        self.copy_of(class).is_none_or(|copy| place % AREA_COPIES == copy)
     }
 
     /// Any open chunk of the host that has room.

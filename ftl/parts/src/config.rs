@@ -6,7 +6,7 @@ use crate::journal::superblock::Sizing;
 use crate::map::memory::MapMemory;
 use crate::map::pins::{MapBlock, MapPin};
 use crate::placement_name::{HANDLES_DEFAULT, OBJECTS_DEFAULT, PlacementName};
-use crate::words::{Handle, TenantNote};
+use crate::words::{AREA_COPIES, TenantNote};
 use openftl_core::units::Share;
 use openftl_core::{FrameForm, Nanos, UnknownWord};
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
@@ -123,6 +123,9 @@ pub struct Config {
     pub placement: PlacementName,
     /// Handles that writes may carry, 1 to [`HANDLES_MAX`](crate::placement_name::HANDLES_MAX), where the placement heeds them.
     pub handles: u8,
+    /// The first [`AREA_COPIES`] handles are those of copies ([`Handle::of_copy`](crate::words::Handle::of_copy)): each goes to every other
+    /// group, or parallel unit if there is one group, as long as there is room.
+    pub copies_apart: bool,
     /// Objects that may be written at a time, 1 to [`OBJECTS_MAX`](crate::placement_name::OBJECTS_MAX), where the placement knows them.
     pub objects_max: u16,
     /// Which of these three are as the drive was formatted, whatever is said here.
@@ -182,6 +185,7 @@ impl Default for Config {
             trim_step_entries: TRIM_STEP_ENTRIES,
             placement: PlacementName::default(),
             handles: HANDLES_DEFAULT,
+            copies_apart: false,
             objects_max: OBJECTS_DEFAULT,
             left: Left::default(),
             victim: VictimPolicy::Greedy,
@@ -218,10 +222,10 @@ impl Config {
         Config { catalog_blocks, capacity_blocks, tenant, payload: FrameForm::Bytes, ..self }
     }
 
-    /// The same choices for the area of a tenant that writes it [twice](crate::words::AREA_COPIES): second copies are a stream of their own.
+    /// The same choices for the area of a tenant that writes it [twice](AREA_COPIES).
     #[must_use]
-    pub fn with_second_copies(self) -> Config {
-        Config { placement: PlacementName::StreamsKept, handles: Handle::SECOND_COPY.0, ..self }
+    pub fn with_two_copies(self) -> Config {
+        Config { placement: PlacementName::StreamsKept, handles: AREA_COPIES as u8, copies_apart: true, ..self }
     }
 
     /// The same choices for a drive of this size.

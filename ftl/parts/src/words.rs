@@ -221,8 +221,12 @@ impl Handle {
     /// Nothing is said.
     pub const NONE: Handle = Handle(0);
 
-    /// The second copy of what a tenant keeps in its area. No unit of the medium has blocks of both copies.
-    pub const SECOND_COPY: Handle = Handle(1);
+    /// Where copy `copy` of what a tenant keeps in its area is written, below [`AREA_COPIES`]: see
+    /// [`Config::copies_apart`](crate::config::Config::copies_apart).
+    #[must_use]
+    pub const fn of_copy(copy: u32) -> Handle {
+        Handle(copy as u8 + 1)
+    }
 }
 
 /// What a drive was formatted for, beside its blocks: in its superblock, and of no meaning to the parts.

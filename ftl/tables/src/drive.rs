@@ -497,8 +497,8 @@ impl TableFtl {
             }
             let (id, copy) = (*id, *copy);
             let first = u64::from(parts.first + copy * copy_blocks);
-            // No unit of the medium has blocks of both copies.
-            let handle = if copy == 0 { Handle::NONE } else { Handle::SECOND_COPY };
+            // Each copy goes to groups of its own.
+            let handle = Handle::of_copy(copy);
             let request = Request::Write { first, frames: &frames, durability: Durability::Volatile, handle };
             let (now, tag) = (self.ftl.flash.now, OWN | id);
             let written = self.ftl.submit(now, tag, request);

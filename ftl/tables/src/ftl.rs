@@ -22,8 +22,7 @@ impl<M: Media> Ftl for TableFtl<M> {
     fn format(media: M, config: Config, (): (), clock: &mut dyn Clock) -> Result<Self, OpenError> {
         let catalog_blocks = catalog_blocks(media.geometry());
         let capacity_blocks = config.capacity_blocks + u64::from(catalog_blocks);
-        let config =
-            Config { catalog_blocks, capacity_blocks, payload: FrameForm::Bytes, ..config.with_second_copies() };
+        let config = Config { catalog_blocks, capacity_blocks, payload: FrameForm::Bytes, ..config.with_two_copies() };
         let mut tables = Tables::new(media.geometry());
         let mut ftl = BlockFtl::format_beside(media, config, clock, &mut tables)?;
         tables.release_found(&mut ftl.flash);
@@ -33,7 +32,7 @@ impl<M: Media> Ftl for TableFtl<M> {
     /// What is in its catalog is there to be taken ([`TableFtl::take_found`]).
     fn open_with(media: M, config: Config, (): (), access: Access, clock: &mut dyn Clock) -> Result<Self, OpenError> {
         let catalog_blocks = config.catalog_blocks.max(1);
-        let config = Config { catalog_blocks, payload: FrameForm::Bytes, ..config.with_second_copies() };
+        let config = Config { catalog_blocks, payload: FrameForm::Bytes, ..config.with_two_copies() };
         let mut tables = Tables::new(media.geometry());
         let (mut taken_over, mut found) = (None, Vec::new());
         let find = |ftl: &mut BlockFtl, tables: &mut Tables, clock: &mut dyn Clock| {

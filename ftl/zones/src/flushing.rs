@@ -22,7 +22,7 @@
 //! went: either is an error where it is read, and the segment goes on behind it, unless nothing of the last unit is there. Zones promise that what was not durable is there as far as the write
 //! pointer or not at all, and so have a new record with each flush.
 //!
-//! Tails and records are written twice, the second copies as a stream of their own, so that none shares a write unit with the first. The first is
+//! Tails and records are written twice, to different groups, so that none shares a write unit with its copy. The first is
 //! submitted before the second, and so is never older. Where it cannot be read, the second says what was durable: it is as old as the first
 //! was, or what that had beyond was not durable yet, and nothing that an older record names has been given back.
 //!
@@ -479,14 +479,14 @@ impl ZoneFtl {
     /// Writes blocks of the area, in both copies. Returns the number of the last write, or nothing if they cannot be begun now: then
     /// the first copy may be newer than the second, as it is when the power is cut between them.
     fn write_area(&mut self, first: u64, frames: &[Frame], copies: &[Frame]) -> Option<u64> {
-        if self.write_copy(first, frames, Handle::NONE).is_none() {
+        if self.write_copy(first, frames, Handle::of_copy(0)).is_none() {
             copies.iter().for_each(|frame| self.ftl.flash.frames.release(*frame));
             return None;
         }
-        self.write_copy(self.zones.layout.second_copy(first), copies, Handle::SECOND_COPY)
+        self.write_copy(self.zones.layout.second_copy(first), copies, Handle::of_copy(1))
     }
 
-    /// Writes blocks of one copy. No unit of the medium has blocks of both.
+    /// Writes blocks of one copy.
     fn write_copy(&mut self, first: u64, frames: &[Frame], handle: Handle) -> Option<u64> {
         let durability = Durability::Volatile;
         let request = Request::Write { first, frames, durability, handle };

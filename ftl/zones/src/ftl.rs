@@ -53,7 +53,7 @@ impl<M: Media> Ftl for ZoneFtl<M> {
         // What it was formatted for is found in its superblock.
         let layout = Layout::new(&geometry, 1, 1, 1);
         let payload = config.payload;
-        let config = config.with_second_copies().beside(note(&layout, 1, Face::Zones), 1);
+        let config = config.with_two_copies().beside(note(&layout, 1, Face::Zones), 1);
         let mut zones = Zones::new(&geometry, layout, Limits { max_open: 1, max_active: 1 }, Face::Zones, payload);
         zones.asked = limits;
         let find = |ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock| {

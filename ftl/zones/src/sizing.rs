@@ -110,10 +110,8 @@ pub(crate) fn zones_for(
         let layout = Layout::new(geometry, width, count, limits.max_active)
             .with_extension(extension_bytes)
             .with_windows(window_blocks);
-        let config = config
-            .clone()
-            .with_second_copies()
-            .beside(note(&layout, limits.max_open, zoned.face), layout.area_blocks());
+        let config =
+            config.clone().with_two_copies().beside(note(&layout, limits.max_open, zoned.face), layout.area_blocks());
         let plan = Plan::new(geometry, &config)?;
         let share = shares(good, &plan).iter().sum::<u32>();
         // Columns that move take another chunk before they give theirs back: those of active zones when the host writes on, those

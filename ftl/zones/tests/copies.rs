@@ -90,9 +90,10 @@ fn a_whole_copy_of_the_area_can_be_lost_and_is_written_anew() {
 }
 
 #[test]
-fn no_write_unit_has_both_copies() {
+fn copies_are_in_different_groups() {
     for (name, mut world) in used(4) {
-        let (copy, unit) = (world.layout().copy_blocks(), u64::from(world.wire.geometry().ws_min));
+        let (copy, format) = (world.layout().copy_blocks(), world.wire.geometry().format());
+        let group = |ppa: Ppa| format.group_of(format.pu_of(format.chunk_of(ppa)));
         for _ in 0..40 {
             world.operation(3);
             world.flush();
@@ -100,7 +101,7 @@ fn no_write_unit_has_both_copies() {
             let places = world.area_on_media();
             for (block, ppa) in places.iter().filter(|(block, _)| *block < copy) {
                 let Some((_, other)) = places.iter().find(|(other, _)| *other == block + copy) else { continue };
-                assert_ne!(ppa.0 / unit, other.0 / unit, "{name}: block {block} and its copy");
+                assert_ne!(group(*ppa), group(*other), "{name}: block {block} and its copy");
             }
         }
     }
