@@ -62,11 +62,16 @@ impl BlockFtl {
         if !self.may_take_chunk(of) {
             return None;
         }
+        let at_home = if self.copy_of(class).is_some() { self.open_on(class, true) } else { None };
+        at_home.or_else(|| self.open_on(class, false))
+    }
+
+    fn open_on(&mut self, class: Class, at_home: bool) -> Option<OpenId> {
         let (pus, label) = (self.host.order.len(), self.placement.label(class));
         for step in 0..pus {
             let index = (self.placement.next_pu + step) % pus;
             let pu = self.host.order[index];
-            if !self.is_at_home(class, pu) {
+            if at_home && !self.is_at_home(class, pu) {
                 continue;
             }
             let mut open = self.placement.open_of(class).iter();

@@ -21,6 +21,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod area;
 mod assembly;
 pub mod block_ftl;
 pub mod check;

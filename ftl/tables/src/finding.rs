@@ -5,8 +5,9 @@ use super::Tables;
 use super::catalog::{CatalogError, Parts, Reader, TableRuns};
 use super::drive::copy_blocks;
 use super::table::Table;
+use openftl_blocks::area::AreaBlock;
 use openftl_blocks::block_ftl::BlockFtl;
-use openftl_core::{BLOCK_BYTES, Clock};
+use openftl_core::{BLOCK_BYTES, Clock, Frame};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::shares::FoundChunk;
@@ -20,19 +21,22 @@ use std::collections::btree_map::Entry;
 const READ_BLOCKS: u32 = 64;
 
 /// Reads every block of the catalog that was ever written: of its first copy, or, if any of that cannot be read, of its second. Gives
-/// what the first has to have written to it then. What it has lost comes last: until all is as in the second copy, that one counts.
+/// what the first has to have written to it then. What it has lost comes last: until all is as in the second copy, that one counts. Adds
+/// second copies that are behind the first to `behind`.
 pub(crate) fn read_catalog(
     ftl: &mut BlockFtl,
+    behind: &mut Vec<AreaBlock>,
     clock: &mut dyn Clock,
     tables: &mut Tables,
 ) -> Result<(Reader, Vec<Parts>), OpenError> {
     let mut reader = Reader::default();
     let copy_blocks = copy_blocks(ftl.config().catalog_blocks);
-    let first = read_copy(ftl, 0, clock, tables, &mut |block, bytes| Ok(reader.take(block, bytes)?))?;
+    let first = read_copy(ftl, 0, behind, clock, tables, &mut |block, bytes| Ok(reader.take(block, bytes)?))?;
     let Err(reason) = first else { return Ok((reader, Vec::new())) };
+    behind.clear();
     let mut reader = Reader::default();
     let mut anew = BTreeMap::new();
-    let second = read_copy(ftl, copy_blocks, clock, tables, &mut |block, bytes| {
+    let second = read_copy(ftl, copy_blocks, behind, clock, tables, &mut |block, bytes| {
         reader.take(block, bytes)?;
         anew.insert(block, Parts { first: block, blocks: vec![Box::new(*bytes)] });
         Ok(())
@@ -66,6 +70,7 @@ pub(crate) fn read_catalog(
 fn read_copy(
     ftl: &mut BlockFtl,
     begin: u32,
+    behind: &mut Vec<AreaBlock>,
     clock: &mut dyn Clock,
     tables: &mut Tables,
     take: &mut dyn FnMut(u32, &[u8; BLOCK_BYTES]) -> Result<(), OpenError>,
@@ -79,6 +84,12 @@ fn read_copy(
             Ok(frames) => frames,
             Err(error) => return Ok(Err(error)),
         };
+        // After a clean stop the copies are alike.
+        if begin == 0 && !ftl.recovery_report().clean {
+            let second = wanted.iter().map(|block| block + u64::from(blocks));
+            let first: Vec<(Frame, u64)> = frames.iter().copied().zip(second).collect();
+            behind.extend(ftl.behind(&first, clock, tables)?);
+        }
         for (block, frame) in wanted.iter().zip(frames) {
             take(*block as u32 - begin, ftl.flash.frames.bytes(frame))?;
             ftl.flash.frames.release(frame);

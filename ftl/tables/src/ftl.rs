@@ -34,9 +34,9 @@ impl<M: Media> Ftl for TableFtl<M> {
         let catalog_blocks = config.catalog_blocks.max(1);
         let config = Config { catalog_blocks, payload: FrameForm::Bytes, ..config.with_two_copies() };
         let mut tables = Tables::new(media.geometry());
-        let (mut taken_over, mut found) = (None, Vec::new());
+        let (mut taken_over, mut found, mut behind) = (None, Vec::new(), Vec::new());
         let find = |ftl: &mut BlockFtl, tables: &mut Tables, clock: &mut dyn Clock| {
-            let (reader, anew) = read_catalog(ftl, clock, tables)?;
+            let (reader, anew) = read_catalog(ftl, &mut behind, clock, tables)?;
             let (catalog, entries, stale) = reader.finish(copy_blocks(ftl.config().catalog_blocks))?;
             for Entry { number, note, table } in entries {
                 let table = match table {
@@ -53,6 +53,8 @@ impl<M: Media> Ftl for TableFtl<M> {
         let mut ftl = BlockFtl::open_beside(media, config, access, clock, &mut tables, find)?;
         let (catalog, anew, stale) = taken_over.expect("a drive that is open was found");
         if access != Access::Inspect {
+            // Before a chunk is given back that only the second copy names. A drive that takes no writes has the copies as they are.
+            _ = ftl.bring_up(&behind, 1, clock, &mut tables)?;
             tables.release_found(&mut ftl.flash);
             ftl.hand_over();
             ftl.flash.turn_read_only_if_worn_out(&ftl.journal.superblock);

@@ -20,6 +20,7 @@ use crate::window::Window;
 use crate::writer::{NewChunk, OldChunk, Stage, UnitState, Writer, ZoneUnit};
 use crate::writing::UNITS_UNDER_WAY_MAX;
 use crate::zones::Zones;
+use openftl_blocks::area::AreaBlock;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_blocks::reading::BlockPlace;
 use openftl_core::{ChunkId, Clock, Frame, Ppa};
@@ -68,9 +69,15 @@ fn read_area(
     Ok((frames, is_damaged))
 }
 
-/// Every record that was ever written, with its zone.
-fn read_records(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) -> Result<Vec<(u32, Record)>, OpenError> {
+/// Every record that was ever written, with its zone. After anything but a clean stop, adds what the second copies have to become to `behind`.
+fn read_records(
+    ftl: &mut BlockFtl,
+    zones: &mut Zones,
+    behind: &mut Vec<AreaBlock>,
+    clock: &mut dyn Clock,
+) -> Result<Vec<(u32, Record)>, OpenError> {
     let layout = zones.layout;
+    let is_clean = ftl.recovery_report().clean;
     let mut records = Vec::new();
     let count = READ_BLOCKS.min(layout.record_blocks);
     for first in (0..layout.record_blocks).step_by(count as usize) {
@@ -81,6 +88,11 @@ fn read_records(ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock) ->
         if is_damaged {
             // Both copies are written anew.
             zones.dirty.extend(wanted.iter().map(|block| *block as u32));
+        }
+        if !is_clean {
+            let second = wanted.iter().map(|block| layout.second_copy(*block));
+            let first: Vec<(Frame, u64)> = frames.iter().copied().zip(second).collect();
+            behind.extend(ftl.behind(&first, clock, zones)?);
         }
         for (block, frame) in wanted.iter().zip(&frames) {
             let zone = *block as u32 * layout.records_per_block;
@@ -115,14 +127,15 @@ impl FoundColumn {
     }
 }
 
-/// Takes over every zone that a record describes.
+/// Takes over every zone that a record describes. Adds second copies of records that are behind the first to `behind`.
 pub(crate) fn adopt(
     ftl: &mut BlockFtl,
     zones: &mut Zones,
     access: Access,
+    behind: &mut Vec<AreaBlock>,
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
-    for (zone, record) in read_records(ftl, zones, clock)? {
+    for (zone, record) in read_records(ftl, zones, behind, clock)? {
         zones.next_number = zones.next_number.max(record.number + 1);
         zones.numbers[zone as usize] = record.number;
         match record.state {

@@ -56,9 +56,10 @@ impl<M: Media> Ftl for ZoneFtl<M> {
         let config = config.with_two_copies().beside(note(&layout, 1, Face::Zones), 1);
         let mut zones = Zones::new(&geometry, layout, Limits { max_open: 1, max_active: 1 }, Face::Zones, payload);
         zones.asked = limits;
+        let mut behind = Vec::new();
         let find = |ftl: &mut BlockFtl, zones: &mut Zones, clock: &mut dyn Clock| {
             zones.keep_frames(&mut ftl.flash);
-            finding::adopt(ftl, zones, access, clock)
+            finding::adopt(ftl, zones, access, &mut behind, clock)
         };
         let ftl = BlockFtl::open_beside(media, config, access, clock, &mut zones, find)?;
         let is_clean = ftl.recovery_report().clean;
@@ -67,6 +68,8 @@ impl<M: Media> Ftl for ZoneFtl<M> {
         drive.ftl.reset_statistics();
         if access != Access::Inspect {
             drive.ftl.flash.turn_read_only_if_worn_out(&drive.ftl.journal.superblock);
+            // Before anything is given back that only the second copy names. A drive that takes no writes gives nothing back.
+            _ = drive.ftl.bring_up(&behind, 1, clock, &mut drive.zones)?;
             // What a host finds stays there: what was read while that was possible is saved.
             if !is_clean {
                 drive.flush_all(false, clock)?;
