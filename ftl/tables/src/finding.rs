@@ -41,7 +41,7 @@ pub(crate) fn read_catalog(
         anew.insert(block, Parts { first: block, blocks: vec![Box::new(*bytes)] });
         Ok(())
     })?;
-    second.map_err(|_| lost(reason))?;
+    second.map_err(|_| lost(reason.clone()))?;
     // The first copy may have been ahead of the second, by what was not durable.
     let mut lost_blocks = Vec::new();
     for block in 0..copy_blocks {
@@ -56,6 +56,8 @@ pub(crate) fn read_catalog(
                 }
                 ftl.flash.frames.release(frames[0]);
             }
+            // What was never written to the second copy would be missing without a word.
+            Err(_) if !anew.contains_key(&block) => return Err(lost(reason).into()),
             Err(_) => lost_blocks.push(block),
         }
     }

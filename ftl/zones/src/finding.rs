@@ -61,6 +61,10 @@ fn read_area(
             Err(error) => {
                 is_damaged = true;
                 let second = zones.layout.second_copy(*block);
+                // What was never written there would be read as zeroes.
+                if ftl.place(second) == Some(Place::Unmapped) {
+                    return Err(unreadable(&error));
+                }
                 ftl.read_blocks(&[second], clock, zones)?.map_err(|_| unreadable(&error))?
             }
         };
@@ -733,14 +737,23 @@ fn load_blocks(
     if ftl.wait_for_reads(clock, zones)?.is_err() {
         // One by one: what the first copy of the area has lost is in the second.
         for (block, source, frame) in sources {
-            let mut read = |source: Source| match source.read(ftl, writer.number, block, frame, clock) {
+            let mut read_one = |ftl: &mut BlockFtl, zones: &mut Zones, source: Source| match source.read(
+                ftl,
+                writer.number,
+                block,
+                frame,
+                clock,
+            ) {
                 Ok(()) => ftl.wait_for_reads(clock, zones),
                 Err(error) => Ok(Err(error)),
             };
-            match (read(source)?, source) {
+            match (read_one(ftl, zones, source)?, source) {
                 (Ok(()), _) => {}
-                (Err(_), Source::Area(first)) => {
-                    read(Source::Area(layout.second_copy(first)))?.map_err(|error| unreadable(&error))?;
+                (Err(error), Source::Area(first)) => {
+                    let second = layout.second_copy(first);
+                    let is_written = ftl.place(second) != Some(Place::Unmapped);
+                    let read = if is_written { read_one(ftl, zones, Source::Area(second))? } else { Err(error) };
+                    read.map_err(|error| unreadable(&error))?;
                 }
                 (Err(error), Source::Column(_)) => return Err(unreadable(&error)),
             }

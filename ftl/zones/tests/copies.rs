@@ -122,3 +122,55 @@ fn a_record_that_is_lost_in_both_copies_is_named_and_the_drive_is_refused() {
     let error = cut(&mut world).unwrap_err();
     assert!(error.contains("the area with the records of zones cannot be read"), "{error}");
 }
+
+#[test]
+fn a_second_copy_that_a_power_cut_left_behind_is_brought_up_before_the_first_is_lost() {
+    let mut judged = 0;
+    for (changes, width, seed) in [(UNPROTECTED, 1, 5), (UNPROTECTED, 2, 6), (ONE_SHOT, 1, 7)] {
+        let mut world = world(changes, width, 2, 3, seed);
+        world.wire.watch();
+        for _ in 0..30 {
+            world.operation(3);
+            world.flush();
+        }
+        world.settle();
+        for (point, model) in world.take_crash_points() {
+            let name = format!("width {width}, seed {seed}, cut after event {}", point.event);
+            let mut found = world.after_cut(point, model);
+            found.recover().unwrap_or_else(|error| panic!("{name}: {error}"));
+            let lost = of_copy(&mut found, 0);
+            lost.iter().for_each(|(_, ppa)| found.strike(*ppa, true));
+            cut(&mut found).unwrap_or_else(|error| panic!("{name}, without the first copy: {error}"));
+            judged += 1;
+        }
+    }
+    assert!(judged > 500, "{judged} states are not all there are");
+}
+
+#[test]
+fn a_copy_can_be_lost_after_a_stop_and_a_power_cut() {
+    for (changes, width) in [(UNPROTECTED, 1), (&[][..], 1), (ONE_SHOT, 1), (UNPROTECTED, 3)] {
+        for seed in 0..6 {
+            let mut world = world(changes, width, 1, 2, seed);
+            for _ in 0..seed * 4 {
+                world.operation(3);
+            }
+            let zone = seed as u32 % 5;
+            while world.written(zone) < world.layout().capacity {
+                let left = (world.layout().capacity - world.written(zone)).min(16);
+                if world.write(zone, left, Durability::Volatile, false).is_err() {
+                    break;
+                }
+                world.settle();
+            }
+            world.clean_restart();
+            cut(&mut world).unwrap();
+            for (block, ppa) in world.area_on_media() {
+                let mut struck = world.fork();
+                struck.strike(ppa, true);
+                cut(&mut struck).unwrap_or_else(|error| panic!("width {width}, seed {seed}, block {block}: {error}"));
+                struck.verify_all();
+            }
+        }
+    }
+}
