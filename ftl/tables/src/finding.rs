@@ -41,7 +41,7 @@ pub(crate) fn read_catalog(
         anew.insert(block, Parts { first: block, blocks: vec![Box::new(*bytes)] });
         Ok(())
     })?;
-    second.map_err(|_| lost(reason.clone()))?;
+    second.map_err(|_| lost(reason))?;
     // The first copy may have been ahead of the second, by what was not durable.
     let mut lost_blocks = Vec::new();
     for block in 0..copy_blocks {
@@ -67,6 +67,9 @@ pub(crate) fn read_catalog(
     Ok((reader, anew.into_iter().map(|(_, parts)| parts).collect()))
 }
 
+/// Takes a block of the catalog, with its place in the copy.
+type TakeBlock<'a> = dyn FnMut(u32, &[u8; BLOCK_BYTES]) -> Result<(), OpenError> + 'a;
+
 /// Hands every block that was ever written of the copy that begins at block `begin` of the area to `take`, with its place in the copy. The
 /// inner error is that a block cannot be read.
 fn read_copy(
@@ -75,7 +78,7 @@ fn read_copy(
     behind: &mut Vec<AreaBlock>,
     clock: &mut dyn Clock,
     tables: &mut Tables,
-    take: &mut dyn FnMut(u32, &[u8; BLOCK_BYTES]) -> Result<(), OpenError>,
+    take: &mut TakeBlock<'_>,
 ) -> Result<Result<(), IoError>, OpenError> {
     let blocks = copy_blocks(ftl.config().catalog_blocks);
     let count = READ_BLOCKS.min(blocks).max(1);
