@@ -68,6 +68,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod area;
 pub mod board;
 mod checking;
 mod committing;
@@ -78,6 +79,7 @@ mod finding;
 mod flushing;
 mod ftl;
 pub mod layout;
+mod loading;
 pub mod record;
 mod refresh;
 mod refreshing;
