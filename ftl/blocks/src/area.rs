@@ -10,6 +10,9 @@ use openftl_parts::target::{BlockTarget, Durability, IoError, Request};
 use openftl_parts::tenant::Tenant;
 use openftl_parts::words::Handle;
 
+/// Second copies that are read at a time, while the first ones are in frames.
+const READ_BLOCKS: usize = 16;
+
 /// Blocks that are written at a time: there are as many frames on any drive.
 const WRITE_BLOCKS: usize = 4;
 
@@ -28,19 +31,21 @@ impl BlockFtl {
         clock: &mut dyn Clock,
         tenant: &mut dyn Tenant,
     ) -> Result<Vec<AreaBlock>, OpenError> {
-        let places: Vec<u64> = first.iter().map(|(_, second)| *second).collect();
-        let together = self.read_blocks(&places, clock, tenant)?;
         let mut behind = Vec::new();
-        for (index, (frame, second)) in first.iter().enumerate() {
-            let read = match &together {
-                Ok(frames) => Some(frames[index]),
-                Err(_) => self.read_blocks(&[*second], clock, tenant)?.ok().map(|frames| frames[0]),
-            };
-            let bytes = self.flash.frames.bytes(*frame);
-            if read.is_none_or(|read| self.flash.frames.bytes(read) != bytes) {
-                behind.push((*second, Box::new(*bytes)));
+        for first in first.chunks(READ_BLOCKS) {
+            let places: Vec<u64> = first.iter().map(|(_, second)| *second).collect();
+            let together = self.read_blocks(&places, clock, tenant)?;
+            for (index, (frame, second)) in first.iter().enumerate() {
+                let read = match &together {
+                    Ok(frames) => Some(frames[index]),
+                    Err(_) => self.read_blocks(&[*second], clock, tenant)?.ok().map(|frames| frames[0]),
+                };
+                let bytes = self.flash.frames.bytes(*frame);
+                if read.is_none_or(|read| self.flash.frames.bytes(read) != bytes) {
+                    behind.push((*second, Box::new(*bytes)));
+                }
+                read.into_iter().for_each(|read| self.flash.frames.release(read));
             }
-            read.into_iter().for_each(|read| self.flash.frames.release(read));
         }
         Ok(behind)
     }

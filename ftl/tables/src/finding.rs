@@ -14,6 +14,7 @@ use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::map::Place;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::IoError;
+use openftl_parts::words::Access;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -25,18 +26,23 @@ const READ_BLOCKS: u32 = 64;
 /// second copies that are behind the first to `behind`.
 pub(crate) fn read_catalog(
     ftl: &mut BlockFtl,
+    access: Access,
     behind: &mut Vec<AreaBlock>,
     clock: &mut dyn Clock,
     tables: &mut Tables,
 ) -> Result<(Reader, Vec<Parts>), OpenError> {
+    // After a clean stop the copies are alike, but for what the medium has lost.
+    let may_differ = !ftl.recovery_report().clean || access == Access::Repair;
     let mut reader = Reader::default();
     let copy_blocks = copy_blocks(ftl.config().catalog_blocks);
-    let first = read_copy(ftl, 0, behind, clock, tables, &mut |block, bytes| Ok(reader.take(block, bytes)?))?;
+    let first = read_copy(ftl, 0, may_differ.then_some(&mut *behind), clock, tables, &mut |block, bytes| {
+        Ok(reader.take(block, bytes)?)
+    })?;
     let Err(reason) = first else { return Ok((reader, Vec::new())) };
     behind.clear();
     let mut reader = Reader::default();
     let mut anew = BTreeMap::new();
-    let second = read_copy(ftl, copy_blocks, behind, clock, tables, &mut |block, bytes| {
+    let second = read_copy(ftl, copy_blocks, None, clock, tables, &mut |block, bytes| {
         reader.take(block, bytes)?;
         anew.insert(block, Parts { first: block, blocks: vec![Box::new(*bytes)] });
         Ok(())
@@ -75,7 +81,7 @@ type TakeBlock<'a> = dyn FnMut(u32, &[u8; BLOCK_BYTES]) -> Result<(), OpenError>
 fn read_copy(
     ftl: &mut BlockFtl,
     begin: u32,
-    behind: &mut Vec<AreaBlock>,
+    mut behind: Option<&mut Vec<AreaBlock>>,
     clock: &mut dyn Clock,
     tables: &mut Tables,
     take: &mut TakeBlock<'_>,
@@ -89,8 +95,7 @@ fn read_copy(
             Ok(frames) => frames,
             Err(error) => return Ok(Err(error)),
         };
-        // After a clean stop the copies are alike.
-        if begin == 0 && !ftl.recovery_report().clean {
+        if let Some(behind) = &mut behind {
             let second = wanted.iter().map(|block| block + u64::from(blocks));
             let first: Vec<(Frame, u64)> = frames.iter().copied().zip(second).collect();
             behind.extend(ftl.behind(&first, clock, tables)?);

@@ -36,7 +36,7 @@ impl<M: Media> Ftl for TableFtl<M> {
         let mut tables = Tables::new(media.geometry());
         let (mut taken_over, mut found, mut behind) = (None, Vec::new(), Vec::new());
         let find = |ftl: &mut BlockFtl, tables: &mut Tables, clock: &mut dyn Clock| {
-            let (reader, anew) = read_catalog(ftl, &mut behind, clock, tables)?;
+            let (reader, anew) = read_catalog(ftl, access, &mut behind, clock, tables)?;
             let (catalog, entries, stale) = reader.finish(copy_blocks(ftl.config().catalog_blocks))?;
             for Entry { number, note, table } in entries {
                 let table = match table {

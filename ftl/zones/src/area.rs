@@ -8,6 +8,7 @@ use openftl_core::{Clock, Frame};
 use openftl_parts::map::Place;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::IoError;
+use openftl_parts::words::Access;
 
 /// Blocks of the area that are read at a time.
 const READ_BLOCKS: u32 = 64;
@@ -49,15 +50,17 @@ fn read_area(
     Ok((frames, is_damaged))
 }
 
-/// Every record that was ever written, with its zone. After anything but a clean stop, adds what the second copies have to become to `behind`.
+/// Every record that was ever written, with its zone. After anything but a clean stop, and for a repair, adds what the second copies have to
+/// become to `behind`.
 pub(crate) fn read_records(
     ftl: &mut BlockFtl,
     zones: &mut Zones,
+    access: Access,
     behind: &mut Vec<AreaBlock>,
     clock: &mut dyn Clock,
 ) -> Result<Vec<(u32, Record)>, OpenError> {
     let layout = zones.layout;
-    let is_clean = ftl.recovery_report().clean;
+    let may_differ = !ftl.recovery_report().clean || access == Access::Repair;
     let mut records = Vec::new();
     let count = READ_BLOCKS.min(layout.record_blocks);
     for first in (0..layout.record_blocks).step_by(count as usize) {
@@ -69,7 +72,7 @@ pub(crate) fn read_records(
             // Both copies are written anew.
             zones.dirty.extend(wanted.iter().map(|block| *block as u32));
         }
-        if !is_clean {
+        if may_differ {
             let second = wanted.iter().map(|block| layout.second_copy(*block));
             let first: Vec<(Frame, u64)> = frames.iter().copied().zip(second).collect();
             behind.extend(ftl.behind(&first, clock, zones)?);

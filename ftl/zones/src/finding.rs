@@ -44,7 +44,7 @@ pub(crate) fn adopt(
     behind: &mut Vec<AreaBlock>,
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
-    for (zone, record) in read_records(ftl, zones, behind, clock)? {
+    for (zone, record) in read_records(ftl, zones, access, behind, clock)? {
         zones.next_number = zones.next_number.max(record.number + 1);
         zones.numbers[zone as usize] = record.number;
         match record.state {
