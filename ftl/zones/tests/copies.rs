@@ -124,7 +124,7 @@ fn a_record_that_is_lost_in_both_copies_is_named_and_the_drive_is_refused() {
 }
 
 #[test]
-fn a_second_copy_that_a_power_cut_left_behind_is_brought_up_before_the_first_is_lost() {
+fn after_every_power_cut_and_the_recovery_behind_it_the_first_copy_can_be_lost() {
     let mut judged = 0;
     for (changes, width, seed) in [(UNPROTECTED, 1, 5), (UNPROTECTED, 2, 6), (ONE_SHOT, 1, 7)] {
         let mut world = world(changes, width, 2, 3, seed);

@@ -103,12 +103,12 @@ fn wire(profile: Profile, chunks: u32, seed: u64) -> Wire {
 
 #[test]
 fn files_on_zones_bear_every_power_cut() {
-    for seed in 0..3 {
+    for seed in [0, 1, 4] {
         let zones = ZoneConfig { zones: Some(8), ..zones(1 + seed as u32 % 2) };
         let profile = if seed < 2 { unprotected() } else { Profile::builtin("tiny").unwrap() };
         let step = || Box::new(|play: &mut Play<Wire>, files: &Volume<Wire>| play.step(files)) as Step<'_>;
         let counts = watched(profile, zones, seed, (0..110).map(|_| step()));
-        assert!(counts.points > 1000 && counts.recovery_points > 150, "{counts:?}");
+        assert!(counts.points > 1000 && counts.recovery_points > 200, "{counts:?}");
     }
 }
 
@@ -138,7 +138,7 @@ fn cleaning_and_a_catalog_that_begins_anew_bear_every_power_cut() {
     let counts = watched(unprotected(), zones, 9, steps.chain(deleted).chain(again));
     assert!(counts.blocks_cleaned > 10, "{counts:?}");
     assert!(counts.catalog_beginnings > 1, "{counts:?}: more than the first");
-    assert!(counts.points > 1000 && counts.recovery_points > 150, "{counts:?}");
+    assert!(counts.points > 1000 && counts.recovery_points > 200, "{counts:?}");
 }
 
 #[test]
