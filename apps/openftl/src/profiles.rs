@@ -8,8 +8,7 @@ use openftl_core::{BLOCK_BYTES, Geometry, Nanos};
 use openftl_drive::description::find_profile;
 use openftl_media::Profile;
 use openftl_parts::map::Entry;
-use openftl_zones::Layout;
-use openftl_zones::sizing::zones_holding;
+use openftl_zones::sizing::map_bytes_for;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -70,7 +69,7 @@ struct MapMemory {
     capacity_bytes: u64,
     /// Of a block FTL: an entry for each logical block.
     page_map_bytes: u64,
-    /// Of segments on all parallel units: an entry for each chunk, and a number for each segment.
+    /// Of segments on all parallel units: the place of each chunk, and a number for each segment.
     segment_map_bytes: u64,
     /// Of zones on the parallel units of a group.
     zone_map_bytes: u64,
@@ -79,10 +78,7 @@ struct MapMemory {
 impl MapMemory {
     fn of(profile: &Profile, capacity: ByteSize) -> Result<MapMemory, Failure> {
         let geometry = geometry(profile)?;
-        let zones = |width: u32| {
-            let count = zones_holding(&geometry, width, capacity.0 / BLOCK_BYTES as u64);
-            Layout::new(&geometry, width, count, 1).map_bytes()
-        };
+        let zones = |width: u32| map_bytes_for(&geometry, width, capacity.0 / BLOCK_BYTES as u64);
         Ok(MapMemory {
             profile: profile.name.clone(),
             blocks_per_chunk: geometry.blocks_per_chunk,
@@ -119,7 +115,7 @@ fn map_memory(profiles: &[Profile], as_json: bool) -> Result<(), Failure> {
             row.page_map_bytes as f64 / row.segment_map_bytes as f64
         );
     }
-    let note = "\nA segment is on all parallel units, a zone on those of a group; both have an entry for each chunk. A block FTL can keep less in \
+    let note = "\nA segment is on all parallel units, a zone on those of a group; both have the place of each chunk in memory, in as few bytes as name it. A block FTL can keep less in \
                 memory: map_memory in [ftl].";
     _ = writeln!(text, "{}", Palette::of_stdout().paint(Ink::Dim, note));
     say(&text)

@@ -8,6 +8,7 @@ use crate::placement::WRITES;
 use openftl_core::PuId;
 use openftl_parts::flash::provisioning::Claim;
 use openftl_parts::flash::units::OpenId;
+use openftl_parts::placement_name::Relocation;
 use openftl_parts::words::{AREA_COPIES, Class, Label};
 use std::cmp::Reverse;
 
@@ -104,6 +105,11 @@ impl BlockFtl {
     }
 
     fn next_frontier(&mut self, class: Class, at_home: bool) -> Option<OpenId> {
+        // Who waits for a chunk asks again and again.
+        let may_move_to_host = self.placement.relocation() == Relocation::WithHost;
+        if self.host.opened == 0 && self.flash.provisioning.host_chunks() == 0 && !may_move_to_host {
+            return None;
+        }
         let mut may_open = None;
         for _ in 0..self.host.order.len() {
             let index = self.host.next;

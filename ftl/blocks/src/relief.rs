@@ -90,6 +90,9 @@ impl BlockFtl {
     /// A program that had to be repeated can leave an old block where nothing more is written behind it, while the host,
     /// with all frames waiting for that block, writes nothing more: push it out, when nothing is being written.
     fn free_frames(&mut self) {
+        if self.buffer.unplaced() == 0 && self.buffer.held() == 0 {
+            return;
+        }
         let scarce = self.flash.frames.available(self.config.payload) < TRANSACTION_BLOCKS_MAX;
         if !scarce || self.flash.stirred || !self.flash.may_program() {
             return;

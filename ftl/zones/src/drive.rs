@@ -176,7 +176,7 @@ impl ZoneFtl {
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         let bytes = self.zones.layout.map_bytes();
-        debug_assert_eq!(bytes as usize, size_of_val(&self.zones.chunks[..]) + size_of_val(&self.zones.numbers[..]));
+        debug_assert_eq!(bytes, self.zones.places.bytes() + size_of_val(&self.zones.numbers[..]) as u64);
         bytes
     }
 

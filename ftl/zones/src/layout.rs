@@ -9,6 +9,7 @@
 //!   area       [ records of zones | tail 0 | tail 1 | … ][ the same again ]       logical blocks of the block FTL beside the zones
 //! ```
 
+use crate::places::place_bytes;
 use openftl_core::{BLOCK_BYTES, Geometry};
 use openftl_parts::flash::units::Units;
 use openftl_parts::words::AREA_COPIES;
@@ -33,9 +34,7 @@ pub const RECORD_HEAD_BYTES: usize = 24;
 /// See [`RECORD_HEAD_BYTES`].
 pub const RECORD_COLUMN_BYTES: usize = 8;
 
-/// Bytes of memory for the place of a chunk, and for the number of a zone.
-const PLACE_BYTES: u64 = size_of::<u32>() as u64;
-/// See above.
+/// Bytes of memory for the number of a zone.
 const NUMBER_BYTES: u64 = size_of::<u64>() as u64;
 
 /// The shape of a zoned drive.
@@ -63,6 +62,8 @@ pub struct Layout {
     pub extension_bytes: u32,
     /// Blocks of the window of a zone (ZRWASZ); 0: zones have none.
     pub window_blocks: u32,
+    /// Bytes of memory that say where a column is.
+    pub place_bytes: u32,
 }
 
 impl Layout {
@@ -87,6 +88,7 @@ impl Layout {
             tail_blocks: unit_blocks * tail_units,
             extension_bytes: 0,
             window_blocks: 0,
+            place_bytes: place_bytes(geometry),
         }
     }
 
@@ -150,10 +152,10 @@ impl Layout {
         block % self.copy_blocks()
     }
 
-    /// Bytes of memory for where zones are: a word for each chunk, and the number that blocks of each zone say.
+    /// Bytes of memory for where zones are: the place of each column, and the number that blocks of each zone say.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
-        u64::from(self.zones) * (u64::from(self.width) * PLACE_BYTES + NUMBER_BYTES)
+        u64::from(self.zones) * (u64::from(self.width) * u64::from(self.place_bytes) + NUMBER_BYTES)
     }
 
     /// Logical blocks of the whole address space.

@@ -71,6 +71,7 @@
 mod area;
 pub mod board;
 mod checking;
+mod columns;
 mod committing;
 pub mod drive;
 pub mod error;
@@ -80,6 +81,7 @@ mod flushing;
 mod ftl;
 pub mod layout;
 mod loading;
+mod places;
 pub mod record;
 mod refresh;
 mod refreshing;

@@ -74,7 +74,7 @@ pub(crate) fn load_units(
         writer.may_keep |= state == UnitState::Kept;
         writer.units.push_back(ZoneUnit { state, skip, frames });
     }
-    writer.forget_readable();
+    writer.forget_readable(&mut zones.spare);
     Ok(())
 }
 

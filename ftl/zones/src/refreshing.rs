@@ -66,7 +66,7 @@ impl Zones {
     /// The zone and the column that `chunk` is of, if its blocks count.
     pub(crate) fn owner_of(&self, chunk: ChunkId) -> Option<(u32, u32)> {
         let width = self.layout.width;
-        if let Some(index) = self.chunks.iter().position(|other| *other == chunk.0) {
+        if let Some(index) = self.places.position(chunk) {
             return Some((index as u32 / width, index as u32 % width));
         }
         self.writers.iter().flatten().filter(|writer| !writer.is_orphan).find_map(|writer| {
@@ -291,7 +291,8 @@ impl Zones {
                 return self.end_refresh(flash, under_way);
             }
             let writer = self.writer(slot);
-            writer.has_more = true;
+            writer.waiting_for_units.remove(at);
+            writer.awake.insert(at);
             let column = &mut writer.columns[at as usize];
             column.is_refreshed = true;
             // What was submitted ends, and the chunk is closed: as after a failure behind all that it has.
@@ -306,7 +307,9 @@ impl Zones {
                 return self.end_refresh(flash, under_way);
             }
             let slot = self.begin_whole(zone);
-            let column = &mut self.writer(slot).columns[at as usize];
+            let writer = self.writer(slot);
+            writer.awake.insert(at);
+            let column = &mut writer.columns[at as usize];
             let NewChunk { open, readable, .. } = column.new.take().expect("it was just put there");
             column.old = Some(OldChunk { chunk, open, blocks: readable, good: readable });
             column.stage = Stage::WithoutChunk;

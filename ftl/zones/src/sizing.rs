@@ -161,6 +161,17 @@ pub fn zones_holding(geometry: &Geometry, width: u32, blocks: u64) -> u32 {
     u32::try_from(blocks.div_ceil(capacity).max(1)).unwrap_or(u32::MAX)
 }
 
+/// Bytes of memory for where zones of `width` parallel units are that hold `blocks` blocks, on a device of this shape that is large
+/// enough.
+#[must_use]
+pub fn map_bytes_for(geometry: &Geometry, width: u32, blocks: u64) -> u64 {
+    let zones = zones_holding(geometry, width, blocks);
+    let chunks = (u64::from(zones) * u64::from(width)).div_ceil(geometry.pus().into());
+    // A quarter more for what the drive has for itself, for chunks that are bad, and for spare ones.
+    let chunks_per_pu = u32::try_from(chunks + chunks / 4 + 1).unwrap_or(u32::MAX);
+    Layout::new(&Geometry { chunks_per_pu, ..*geometry }, width, zones, 1).map_bytes()
+}
+
 /// Chunks per parallel unit that a device of this shape needs for the zones of `zoned`, with `spare` of the whole added for chunks
 /// that are bad or go bad.
 ///

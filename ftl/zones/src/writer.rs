@@ -15,6 +15,7 @@
 //!                  copying ──▶ stuck      (a block of the old chunk is lost: the zone is read only)
 //! ```
 
+use crate::columns::Columns;
 use crate::layout::Layout;
 use crate::record::{NamedChunk, SavedTail};
 use crate::window::Window;
@@ -170,12 +171,12 @@ pub(crate) struct Writer {
     pub(crate) first_unit: u32,
     /// Something may be done for it.
     pub(crate) is_stirred: bool,
-    /// When it had its last turn, something was left to do for a column, or since then something has come.
-    pub(crate) has_more: bool,
-    /// When it had its last turn, a column wanted a chunk, and there was none.
-    pub(crate) lacks_chunk: bool,
-    /// Units wait until the device has completed others of their column.
-    pub(crate) waits_for_units: bool,
+    /// Columns that something may be done for. There is nothing to do for the others but those of the next two.
+    pub(crate) awake: Columns,
+    /// Columns that wanted a chunk, and there was none.
+    pub(crate) without_room: Columns,
+    /// Columns with units that wait until the device has completed others of their column.
+    pub(crate) waiting_for_units: Columns,
     /// Some units may be [`UnitState::Kept`].
     pub(crate) may_keep: bool,
     /// What the record says, or is to say, of the tail.
@@ -188,8 +189,6 @@ pub(crate) struct Writer {
     pub(crate) window: Option<Window>,
     /// Blocks before that of which the area has an older version.
     pub(crate) stale: Vec<u32>,
-    /// Lists of frames that units had, to be used again.
-    spare: Vec<Vec<Frame>>,
 }
 
 impl Writer {
@@ -204,16 +203,15 @@ impl Writer {
             units: VecDeque::new(),
             first_unit: 0,
             is_stirred: false,
-            has_more: true,
-            lacks_chunk: false,
-            waits_for_units: false,
+            awake: Columns::none(width),
+            without_room: Columns::none(width),
+            waiting_for_units: Columns::none(width),
             may_keep: false,
             saved: None,
             durable: 0,
             recorded: 0,
             window: None,
             stale: Vec::new(),
-            spare: Vec::new(),
         }
     }
 
@@ -243,7 +241,7 @@ impl Writer {
         None
     }
 
-    /// Whether there may be something to do for a column. Every turn of a zone asks for each, and most have no unit that waits.
+    /// Whether there may be something to do for a column.
     #[inline]
     pub(crate) fn may_go_on(&self, column: u32) -> bool {
         let Column { stage, is_refreshed, .. } = self.columns[column as usize];
@@ -258,7 +256,21 @@ impl Writer {
     /// behind it has been.
     #[inline]
     pub(crate) fn may_act(&self) -> bool {
-        self.has_more || self.waits_for_units || self.is_ending || self.is_orphan || self.may_keep
+        !self.awake.is_empty() || self.is_ending || self.is_orphan || self.may_keep
+    }
+
+    /// Whether a column may have something to do when a chunk has come, or something else of the drive has changed.
+    pub(crate) fn may_act_elsewhere(&self) -> bool {
+        self.may_act() || !self.without_room.is_empty() || !self.waiting_for_units.is_empty()
+    }
+
+    /// Something may be done for all columns that have something to do.
+    pub(crate) fn wake_all(&mut self) {
+        for column in 0..self.columns.len() as u32 {
+            if self.may_go_on(column) {
+                self.awake.insert(column);
+            }
+        }
     }
 
     /// Units before `first` are on media, and it has none yet.
@@ -270,16 +282,16 @@ impl Writer {
         }
     }
 
-    /// Begins the next unit.
-    pub(crate) fn begin_unit(&mut self, unit_blocks: u32) {
-        let frames = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(unit_blocks as usize));
+    /// Begins the next unit, with a list that another had.
+    pub(crate) fn begin_unit(&mut self, unit_blocks: u32, spare: &mut Vec<Vec<Frame>>) {
+        let frames = spare.pop().unwrap_or_else(|| Vec::with_capacity(unit_blocks as usize));
         self.units.push_back(ZoneUnit { state: UnitState::Filling, skip: 0, frames });
     }
 
-    /// Forgets units that can be read on media.
-    pub(crate) fn forget_readable(&mut self) {
+    /// Forgets units that can be read on media. Their lists of frames are `spare` from now on.
+    pub(crate) fn forget_readable(&mut self, spare: &mut Vec<Vec<Frame>>) {
         while let Some(unit) = self.units.pop_front_if(|unit| unit.state == UnitState::Readable) {
-            self.spare.push(unit.frames);
+            spare.push(unit.frames);
             self.first_unit += 1;
         }
     }

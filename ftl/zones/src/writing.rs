@@ -32,6 +32,16 @@ fn slot_and_unit(owner: u64) -> (u32, u32) {
     ((owner >> 32) as u32, owner as u32)
 }
 
+/// What a column waits for that cannot go on.
+enum WaitsFor {
+    /// A free chunk, and nothing that happens to the zone.
+    Room,
+    /// The device has as many units of it as it may have.
+    Units,
+    /// Whatever the next turn of the zone finds, if there is anything left to do.
+    Other,
+}
+
 impl Zones {
     /// Takes blocks that the host has written to `zone`, behind all others.
     pub(crate) fn append(&mut self, flash: &mut Flash, zone: u32, frames: &[Frame]) {
@@ -57,7 +67,7 @@ impl Zones {
         let writer = self.writers[slot as usize].as_mut().expect("the zone has a writer");
         for frame in frames {
             if !writer.units.back().is_some_and(|unit| unit.state == UnitState::Filling) {
-                writer.begin_unit(unit_blocks);
+                writer.begin_unit(unit_blocks, &mut self.spare);
             }
             let unit = writer.end_unit() - 1;
             let filling = writer.units.back_mut().expect("it was just looked at");
@@ -68,6 +78,7 @@ impl Zones {
             filling.frames.push(*frame);
             if filling.skip + filling.frames.len() as u32 == unit_blocks {
                 filling.state = UnitState::Waiting;
+                writer.awake.insert(unit % self.layout.width);
             }
         }
         if self.board.zone(writer.zone).state == ZoneState::Full {
@@ -88,6 +99,8 @@ impl Zones {
             && last.state == UnitState::Filling
         {
             last.state = UnitState::Waiting;
+            let column = (writer.end_unit() - 1) % writer.columns.len() as u32;
+            writer.awake.insert(column);
         }
         self.go_on_with(flash, slot);
     }
@@ -112,7 +125,7 @@ impl Zones {
         let saved = writer.saved.take();
         self.leave_tail(zone, saved);
         let hole = self.hole;
-        let writer = self.writer(slot);
+        let writer = self.writers[slot as usize].as_mut().expect("a slot that is named has a writer");
         if let Some(mut window) = writer.window.take() {
             window.take_frames().for_each(|frame| flash.frames.release(frame));
         }
@@ -127,7 +140,7 @@ impl Zones {
                 frames.for_each(|frame| flash.frames.release(frame));
             }
         }
-        writer.forget_readable();
+        writer.forget_readable(&mut self.spare);
         self.bury(flash, slot);
     }
 
@@ -168,10 +181,10 @@ impl Zones {
         for slot in 0..self.writers.len() {
             let Some(writer) = &mut self.writers[slot] else { continue };
             if std::mem::take(&mut writer.is_stirred)
-                || (is_stirred && (writer.may_act() || writer.lacks_chunk))
+                || (is_stirred && writer.may_act_elsewhere())
                 || (writer.is_ending && may_want_padding)
                 || writer.may_keep
-                || (writer.waits_for_units && flash.geometry.volatile_cache)
+                || (flash.geometry.volatile_cache && !writer.waiting_for_units.is_empty())
             {
                 self.go_on_with(flash, slot as u32);
             }
@@ -182,43 +195,63 @@ impl Zones {
         if self.writer(slot).is_orphan {
             return self.bury(flash, slot);
         }
+        let writer = self.writer(slot);
+        writer.awake.take_all(&mut writer.without_room);
         if !flash.may_program() {
-            self.writer(slot).has_more = true;
             return;
         }
-        self.writer(slot).waits_for_units = false;
-        let (mut has_more, mut lacks_chunk) = (false, false);
-        for column in 0..self.layout.width {
-            if self.writer(slot).may_go_on(column) {
-                match self.go_on_with_column(flash, slot, column) {
-                    true => has_more |= self.writer(slot).may_go_on(column),
-                    false => lacks_chunk = true,
-                }
-            }
+        // Where a cache is volatile, nobody hears of a unit that the device has completed before it is programmed.
+        if flash.geometry.volatile_cache {
+            writer.awake.take_all(&mut writer.waiting_for_units);
         }
-        let writer = self.writer(slot);
-        (writer.has_more, writer.lacks_chunk) = (has_more, lacks_chunk);
+        let mut next = 0;
+        while let Some(column) = self.writer(slot).awake.next(next) {
+            next = column + 1;
+            let waits_for = self.go_on_with_column(flash, slot, column);
+            let writer = self.writer(slot);
+            match waits_for {
+                WaitsFor::Room => writer.without_room.insert(column),
+                WaitsFor::Units => writer.waiting_for_units.insert(column),
+                WaitsFor::Other if writer.may_go_on(column) => continue,
+                WaitsFor::Other => {}
+            }
+            writer.awake.remove(column);
+        }
+        debug_assert!(
+            (0..self.layout.width).all(|column| self.may_sleep(flash, slot, column)),
+            "a column sleeps in a zone that may go on"
+        );
         self.settle(flash, slot);
     }
 
-    /// Lets a column go on. Returns false if it waits for a free chunk, and for nothing that happens to the zone.
-    fn go_on_with_column(&mut self, flash: &mut Flash, slot: u32, at: u32) -> bool {
+    /// Whether a column is awake, or is woken when there is something to do for it.
+    fn may_sleep(&self, flash: &Flash, slot: u32, at: u32) -> bool {
+        let writer = self.writers[slot as usize].as_ref().expect("a slot that is named has a writer");
+        if writer.waiting_for_units.contains(at) {
+            let open = writer.columns[at as usize].new.and_then(|new| new.open);
+            return open.is_some_and(|open| flash.units.uncompleted(open) > 0);
+        }
+        writer.awake.contains(at) || writer.without_room.contains(at) || !writer.may_go_on(at)
+    }
+
+    /// Lets a column go on. Returns what it waits for then.
+    fn go_on_with_column(&mut self, flash: &mut Flash, slot: u32, at: u32) -> WaitsFor {
         loop {
             let column = &mut self.writer(slot).columns[at as usize];
             match column.stage {
                 Stage::Failing { at: failed } if column.is_at_rest(flash) => self.leave_chunk(flash, slot, at, failed),
-                Stage::Failing { .. } => return true,
+                Stage::Failing { .. } => return WaitsFor::Other,
                 Stage::WithoutChunk => {
                     if !self.wants_chunk(flash, slot, at) {
-                        return true;
+                        return WaitsFor::Other;
                     }
                     let Some(pu) = self.choose_pu(flash, slot, at) else {
                         self.lacks_room = true;
                         self.gains_seen = flash.provisioning.tenant_gains();
-                        return false;
+                        return WaitsFor::Room;
                     };
                     if !self.take_chunk(flash, slot, at, pu) {
-                        return true;
+                        return WaitsFor::Other;
                     }
                 }
                 Stage::Copying { copied } if column.old.is_none_or(|old| copied >= old.blocks) => {
@@ -232,22 +265,21 @@ impl Zones {
                     if column.reading.is_none() {
                         self.read_next(flash, slot, at, copied);
                     }
-                    return true;
+                    return WaitsFor::Other;
                 }
                 Stage::Ready => {
-                    let Some(unit) = self.writer(slot).first_waiting(at) else { return true };
+                    let Some(unit) = self.writer(slot).first_waiting(at) else { return WaitsFor::Other };
                     if self.is_closed(flash, slot, at) {
-                        return true;
+                        return WaitsFor::Other;
                     }
                     let new = self.writer(slot).columns[at as usize].new.expect("a column that is ready has a chunk");
                     if new.open.is_some_and(|open| flash.units.uncompleted(open) >= UNITS_UNDER_WAY_MAX as usize) {
-                        self.writer(slot).waits_for_units = true;
-                        return true;
+                        return WaitsFor::Units;
                     }
                     if !self.fill_holes(flash, slot, unit) {
                         // Who has the frames gives them back.
                         self.writer(slot).is_stirred = true;
-                        return true;
+                        return WaitsFor::Other;
                     }
                     self.write(flash, slot, at, unit);
                 }
@@ -358,7 +390,7 @@ impl Zones {
         if count == 0 {
             // All of it is on media.
             unit.state = UnitState::Readable;
-            writer.forget_readable();
+            writer.forget_readable(&mut self.spare);
             return;
         }
         let used = unit.frames.len() as u32;
@@ -483,7 +515,10 @@ impl Zones {
         let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
         let zone = writer.zone;
         // Where what completes survives a power cut, this says that it has.
-        writer.is_stirred |= writer.waits_for_units;
+        if writer.waiting_for_units.remove(at) {
+            writer.awake.insert(at);
+            writer.is_stirred = true;
+        }
         let column = &mut writer.columns[at as usize];
         if let Some(index) = index
             && let Some(unit) = writer.units.get_mut((index - writer.first_unit) as usize)
@@ -510,8 +545,10 @@ impl Zones {
         let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
         let column = &mut writer.columns[at as usize];
         column.under_way -= 1;
-        let is_ready = column.stage == Stage::Ready;
-        writer.is_stirred |= !is_ready || writer.may_act();
+        if column.stage != Stage::Ready {
+            writer.awake.insert(at);
+        }
+        writer.is_stirred |= writer.may_act();
         let column = &mut writer.columns[at as usize];
         let end_of_good = column.end_of_good();
         if let Some(new) = column.new.as_mut().filter(|new| new.chunk == chunk) {
@@ -524,7 +561,7 @@ impl Zones {
             None => copied.extend_from_slice(&unit.frames()[..unit.used as usize]),
             Some(index) => {
                 let state = if is_void { UnitState::Waiting } else { UnitState::Readable };
-                writer.readable_up_to(flash, index, state);
+                writer.readable_up_to(flash, &mut self.spare, index, state);
             }
         }
         copied.into_iter().for_each(|frame| flash.frames.release(frame));
@@ -558,16 +595,17 @@ impl Zones {
         let writer = self.writers[slot as usize].as_mut().expect("it has a unit under way");
         let column = &mut writer.columns[at as usize];
         column.under_way -= 1;
-        writer.has_more = true;
         let failed = match column.stage {
             Stage::Failing { at } => at.min(first),
             _ => first,
         };
         column.stage = Stage::Failing { at: failed };
+        writer.waiting_for_units.remove(at);
+        writer.awake.insert(at);
         let mut copied = Vec::new();
         match index {
             None => copied.extend_from_slice(&unit.frames()[..unit.used as usize]),
-            Some(index) => writer.readable_up_to(flash, index, UnitState::Waiting),
+            Some(index) => writer.readable_up_to(flash, &mut self.spare, index, UnitState::Waiting),
         }
         copied.into_iter().for_each(|frame| flash.frames.release(frame));
         // What was submitted behind it ends, and the chunk is closed.
@@ -668,18 +706,19 @@ impl Zones {
             unit.frames.drain(..).for_each(|frame| flash.frames.release(frame));
             unit.state = UnitState::Readable;
         }
-        writer.forget_readable();
+        writer.forget_readable(&mut self.spare);
     }
 }
 
 impl Writer {
     /// Unit `index` is `state` from now on; what can be read needs no frames.
-    fn readable_up_to(&mut self, flash: &mut Flash, index: u32, state: UnitState) {
+    fn readable_up_to(&mut self, flash: &mut Flash, spare: &mut Vec<Vec<Frame>>, index: u32, state: UnitState) {
         let is_orphan = self.is_orphan;
         if state == UnitState::Waiting {
             let column = index as usize % self.columns.len();
             let waiting_from = &mut self.columns[column].waiting_from;
             *waiting_from = index.min(*waiting_from);
+            self.awake.insert(column as u32);
         }
         let Some(unit) = self.unit_mut(index) else { return };
         if is_orphan || state == UnitState::Readable {
@@ -688,6 +727,6 @@ impl Writer {
         } else {
             unit.state = state;
         }
-        self.forget_readable();
+        self.forget_readable(spare);
     }
 }

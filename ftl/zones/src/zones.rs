@@ -3,6 +3,7 @@
 use crate::board::{AskedLimits, Board, Limits};
 use crate::face::Face;
 use crate::layout::Layout;
+use crate::places::Places;
 use crate::record::{NamedChunk, Record, RecordState, SavedTail};
 use crate::refresh::Refresh;
 use crate::state::ZoneState;
@@ -67,8 +68,8 @@ pub struct Zones {
     pub(crate) board: Board,
     /// What limits a drive is to have that has not been read yet.
     pub(crate) asked: AskedLimits,
-    /// Chunks of zones that nothing is on its way of, by zone and column; [`NONE`] where there is none.
-    pub(crate) chunks: Vec<u32>,
+    /// Chunks of zones that nothing is on its way of, by zone and column.
+    pub(crate) places: Places,
     /// The number that blocks of each zone say.
     pub(crate) numbers: Vec<u64>,
     pub(crate) next_number: u64,
@@ -78,6 +79,8 @@ pub struct Zones {
     pub(crate) writer_of: Vec<u32>,
     pub(crate) writers: Vec<Option<Writer>>,
     pub(crate) free_writers: Vec<u32>,
+    /// Lists of frames that units of zones had, to be used again.
+    pub(crate) spare: Vec<Vec<Frame>>,
     /// Whose each tail is: a zone, [`NONE`], or [`LEAVING`].
     pub(crate) tail_of: Vec<u32>,
     /// Tails that are given back when these blocks of records are written.
@@ -123,13 +126,14 @@ impl Zones {
         Zones {
             board: Board::new(layout.zones, layout.capacity, limits).with_windows(layout.window_blocks),
             asked: limits.into(),
-            chunks: vec![NONE; zones * layout.width as usize],
+            places: Places::new(zones * layout.width as usize, layout.place_bytes),
             numbers: vec![0; zones],
             next_number: 1,
             extensions: vec![0; layout.extensions_bytes() as usize],
             writer_of: vec![NONE; zones],
             writers: Vec::new(),
             free_writers: Vec::new(),
+            spare: Vec::new(),
             tail_of: vec![NONE; layout.tails as usize],
             tails_leaving: Vec::new(),
             dirty: BTreeSet::new(),
@@ -166,7 +170,8 @@ impl Zones {
         self.slot_of(zone).map(|slot| self.writers[slot as usize].as_ref().expect("it has one"))
     }
 
-    pub(crate) fn add_writer(&mut self, writer: Writer) -> u32 {
+    pub(crate) fn add_writer(&mut self, mut writer: Writer) -> u32 {
+        writer.wake_all();
         let zone = writer.zone as usize;
         let slot = match self.free_writers.pop() {
             Some(slot) => {
@@ -184,12 +189,11 @@ impl Zones {
 
     /// The chunk of a zone's column, as far as it is known for good.
     pub(crate) fn chunk(&self, zone: u32, column: u32) -> Option<ChunkId> {
-        let chunk = self.chunks[(zone * self.layout.width + column) as usize];
-        (chunk != NONE).then_some(ChunkId(chunk))
+        self.places.get((zone * self.layout.width + column) as usize)
     }
 
     pub(crate) fn set_chunk(&mut self, zone: u32, column: u32, chunk: Option<ChunkId>) {
-        self.chunks[(zone * self.layout.width + column) as usize] = chunk.map_or(NONE, |chunk| chunk.0);
+        self.places.set((zone * self.layout.width + column) as usize, chunk);
     }
 
     pub(crate) fn record_block_of(&self, zone: u32) -> u32 {

@@ -70,12 +70,20 @@ impl CompletionQueue {
         if self.line.back().is_none_or(|last| last.completion.at <= completion.at) {
             return self.line.push_back(entry);
         }
-        let place = self.line.partition_point(|other| other.completion.at <= completion.at);
-        if self.line.len() - place <= OVERTAKEN_MAX {
-            self.line.insert(place, entry);
-        } else {
-            self.overtaking.push(entry);
+        // The line may be long, and most of it is in no cache: only its end is searched.
+        let is_before = |place: usize| self.line[place].completion.at <= completion.at;
+        let (mut place, mut end) = (self.line.len().saturating_sub(OVERTAKEN_MAX + 1), self.line.len());
+        if place > 0 && !is_before(place) {
+            return self.overtaking.push(entry);
         }
+        while place < end {
+            let middle = place.midpoint(end);
+            match is_before(middle) {
+                true => place = middle + 1,
+                false => end = middle,
+            }
+        }
+        self.line.insert(place, entry);
     }
 
     /// When the next completion is due.

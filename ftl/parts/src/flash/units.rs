@@ -58,7 +58,8 @@ pub struct Unit {
     /// Its blocks that are no padding.
     pub used: u32,
     state: State,
-    frames: [Frame; VECTOR_BLOCKS_MAX],
+    /// Not an array: thousands of units are under way at a time, most of them short, and caches have to hold them.
+    frames: Vec<Frame>,
     /// Where the device copies its blocks from; none if they are written.
     sources: Vec<Ppa>,
 }
@@ -81,8 +82,16 @@ impl Unit {
     #[inline]
     #[must_use]
     pub fn frames(&self) -> &[Frame] {
-        &self.frames[..self.count as usize]
+        &self.frames
     }
+}
+
+/// A unit that cannot be read yet.
+#[derive(Clone, Copy)]
+struct Waiting {
+    unit: UnitId,
+    /// The block of the chunk behind it.
+    end: u32,
 }
 
 /// A chunk that is being written.
@@ -96,7 +105,7 @@ pub struct OpenChunk {
     /// No more can be written, though it may not be full: a program failed.
     closed: bool,
     /// Units that cannot be read yet, in order.
-    waiting: VecDeque<UnitId>,
+    waiting: VecDeque<Waiting>,
     /// How many of them have completed.
     waiting_completed: usize,
     /// Units that the device has, and how many of them it copies.
@@ -289,7 +298,7 @@ impl Units {
         !open.closed
             && open.next < self.blocks_per_chunk
             && open.waiting_completed == open.waiting.len()
-            && open.waiting.iter().any(|unit| self.units[unit.0 as usize].purpose != Purpose::Padding)
+            && open.waiting.iter().any(|waiting| self.units[waiting.unit.0 as usize].purpose != Purpose::Padding)
     }
 
     /// Takes the next `frames.len()` blocks of `open`, of which `used` are no padding.
@@ -312,7 +321,7 @@ impl Units {
                     count,
                     used,
                     state: State::UnderWay,
-                    frames: [Frame(0); VECTOR_BLOCKS_MAX],
+                    frames: Vec::new(),
                     sources: Vec::new(),
                 });
                 UnitId(self.units.len() as u32 - 1)
@@ -321,9 +330,10 @@ impl Units {
         let unit = &mut self.units[id.0 as usize];
         (unit.purpose, unit.owner, unit.open, unit.chunk) = (purpose, owner, open, chunk.chunk);
         (unit.first, unit.count, unit.used, unit.state) = (first, count, used, State::UnderWay);
-        unit.frames[..frames.len()].copy_from_slice(frames);
+        unit.frames.clear();
+        unit.frames.extend_from_slice(frames);
         unit.sources.clear();
-        chunk.waiting.push_back(id);
+        chunk.waiting.push_back(Waiting { unit: id, end: chunk.next });
         self.under_way += 1;
         id
     }
@@ -391,10 +401,10 @@ impl Units {
     pub fn may_come_again(&mut self, unit: UnitId) -> bool {
         let units = &self.units;
         let open = &mut self.open[units[unit.0 as usize].open.index as usize];
-        let is_open = |id: &UnitId| units[id.0 as usize].state == State::UnderWay;
+        let is_open = |id: UnitId| units[id.0 as usize].state == State::UnderWay;
         let waits_for_copy = !open.closed
             && (open.copies > 0 || open.disordered)
-            && open.waiting.iter().take_while(|id| **id != unit).any(is_open);
+            && open.waiting.iter().map(|waiting| waiting.unit).take_while(|id| *id != unit).any(is_open);
         if waits_for_copy {
             open.disordered = true;
             self.hold(unit);
@@ -464,22 +474,21 @@ impl Units {
 
     fn settle(&mut self, id: OpenId) {
         let open = &mut self.open[id.index as usize];
-        while let Some(unit) = open.waiting.get(open.waiting_completed) {
-            let Unit { state, first, count, .. } = self.units[unit.0 as usize];
-            match state {
+        while let Some(Waiting { unit, end }) = open.waiting.get(open.waiting_completed).copied() {
+            match self.units[unit.0 as usize].state {
                 State::UnderWay => break,
                 State::Completed => {
                     if !self.volatile_cache {
-                        self.events.push_back(Event::Programmed(*unit));
+                        self.events.push_back(Event::Programmed(unit));
                     }
                     open.waiting_completed += 1;
-                    open.completed = first + count;
+                    open.completed = end;
                 }
                 State::Failed => {
-                    self.events.push_back(Event::Failed(*unit));
+                    self.events.push_back(Event::Failed(unit));
                     open.waiting.remove(open.waiting_completed);
                     if !open.closed {
-                        open.completed = first + count;
+                        open.completed = end;
                     }
                 }
             }
@@ -487,9 +496,8 @@ impl Units {
         let ended = open.waiting_completed == open.waiting.len() && (open.closed || open.next == self.blocks_per_chunk);
         let readable = if ended { u32::MAX } else { open.completed.saturating_sub(self.mw_cunits) };
         while open.waiting_completed > 0 {
-            let unit = open.waiting[0];
-            let Unit { first, count, .. } = self.units[unit.0 as usize];
-            if first + count > readable {
+            let Waiting { unit, end } = open.waiting[0];
+            if end > readable {
                 break;
             }
             if self.volatile_cache {

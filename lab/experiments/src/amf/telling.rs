@@ -7,8 +7,7 @@ use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Nanos};
 use openftl_lab::figures::{Axis, Cell, Plot, Series, Table};
 use openftl_media::Profile;
-use openftl_zones::Layout;
-use openftl_zones::sizing::zones_holding;
+use openftl_zones::sizing::map_bytes_for;
 
 /// The spare flash by which claims are judged.
 const CLAIMED: u32 = SPARES[0];
@@ -207,10 +206,7 @@ fn claims(scale: &Scale, cases: &Cases) -> Result<Vec<Claim>, ExperimentError> {
     };
     let profile = Profile::builtin(PROFILE)?;
     let shape = profile.geometry(profile.chunks_per_pu)?;
-    let memory = |bytes: u64| {
-        let count = zones_holding(&shape, shape.pus(), bytes / BLOCK_BYTES as u64);
-        Layout::new(&shape, shape.pus(), count, 1).map_bytes() as f64
-    };
+    let memory = |bytes: u64| map_bytes_for(&shape, shape.pus(), bytes / BLOCK_BYTES as u64) as f64;
     let (half, whole) = (memory(512 << 30), memory(1 << 40));
     let page_map = (1_u64 << 40) as f64 / 1024.0;
     let mib = f64::from(1 << 20);
@@ -249,7 +245,7 @@ fn claims(scale: &Scale, cases: &Cases) -> Result<Vec<Claim>, ExperimentError> {
                     Figure::value("512 GiB", " MiB", 2, 4.0, 0.5, half / mib),
                     Figure::value("1 TiB", " MiB", 2, 8.0, 1.0, whole / mib),
                 ],
-                "Four bytes for a chunk of 128 blocks, and eight for a segment.",
+                "As many bytes as name a chunk of 128 blocks, three here, and eight for a segment.",
             )
         },
         Claim::new(
