@@ -4,7 +4,7 @@ use openftl_core::{BLOCK_BYTES, FrameForm};
 use openftl_parts::target::BlockTarget;
 
 use crate::ServeError;
-use openftl_nbd::protocol::{ExportInfo, PAYLOAD_BYTES_MAX};
+use openftl_nbd::protocol::{ExportInfo, PAYLOAD_BYTES_MAX, Reserved};
 
 /// The smallest pool of frames that a drive can be served from.
 pub const POOL_FRAMES_MIN: usize = 8;
@@ -59,6 +59,7 @@ pub(crate) fn export_infos<T: BlockTarget>(
             description: export.description.clone(),
             size: export.target.blocks() * BLOCK_BYTES as u64,
             read_only: export.read_only || export.target.is_read_only(),
+            reserved: Reserved::Nothing,
             payload_bytes_max: 1 << half.ilog2(),
         });
     }

@@ -4,8 +4,11 @@
 
 use openftl_core::{ChunkId, Time};
 use openftl_media::{ChunkDescriptor, Media, MediaError, Notification};
+use openftl_nbd::protocol::Reserved;
+use openftl_nvme::command::Access;
 use openftl_nvme::controller::Effect;
 use openftl_nvme::queue::ControllerName;
+use openftl_nvme::reservation::NO_HOST_ID;
 use openftl_nvme::wire::fabrics::ConnectData;
 use openftl_nvme::wire::text_of;
 use openftl_nvme::{
@@ -131,6 +134,17 @@ impl Fabric {
         // The rest of their health takes a walk over all chunks, and nothing else of it is a warning.
         let is_read_only = served.iter().any(Served::is_read_only);
         self.target.health_is(SUBSYSTEM, &Health { is_read_only, ..Health::default() });
+    }
+
+    /// What hosts have reserved of a drive for themselves: a client that is no NVMe host can neither register nor be a holder.
+    pub fn reserved(&self, export: usize) -> Reserved {
+        let Some(reservation) = self.target.reservation(SUBSYSTEM, export as u32 + 1) else { return Reserved::Nothing };
+        let allows = |access| reservation.allows(NO_HOST_ID, access);
+        match (allows(Access::Write), allows(Access::Read)) {
+            (true, _) => Reserved::Nothing,
+            (false, true) => Reserved::Writes,
+            (false, false) => Reserved::Everything,
+        }
     }
 
     /// The drives have lost their power, and with it what they knew of reservations.

@@ -3,10 +3,12 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::client::Client;
 use crate::memory::Memory;
 use crate::nvme::{Host, Queue, Served, Wishes, entry, write, zoned_drive};
 use crate::nvme_commands::{BLOCKS, SHUFFLED, pattern};
 use openftl_core::BLOCK_BYTES;
+use openftl_nbd::wire::ErrorCode;
 use openftl_nvme::ReservationType;
 use openftl_nvme::command::reservation::{Acquire, Register, Release, ReservationCommand};
 use openftl_nvme::wire::reservation::RegisteredController;
@@ -343,4 +345,39 @@ fn a_late_reset_of_a_zone_is_refused_and_what_another_host_has_written_there_sta
     let (status, read) = one.queue.run(&at(0x02, 1, 0), Payload::ToHost(vec![0; data.len()]));
     assert_eq!((status, read), (0, data));
     served.end();
+}
+
+#[test]
+fn an_nbd_client_is_bound_by_what_nvme_hosts_reserve() {
+    const NOT_PERMITTED: u32 = ErrorCode::NotPermitted as u32;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let wishes = Wishes { nbd: Some(path.clone()), ..Wishes::default() };
+    let served = Served::with(Memory::new(BLOCKS, 512, SHUFFLED), wishes);
+    let mut member = Member::join(&served, 5);
+    let mut client = Client::open(&path, true);
+    let [before, refused, after] = [1, 2, 3].map(|seed| pattern(seed, 3 * BLOCK_BYTES));
+    assert_eq!(client.write(0, &before), 0);
+    member.register(1);
+    assert_eq!(client.write(0, &before), 0, "who is registered has nothing for itself yet");
+    for (kind, reads) in [(WRITE_EXCLUSIVE, 0), (ReservationType::ExclusiveAccessAllRegistrants, NOT_PERMITTED)] {
+        let command = ReservationCommand::Acquire { action: Acquire::Acquire, kind };
+        assert_eq!(member.reserve(1, command, [member.key, 0]), 0);
+        // The payload of a write that is refused is skipped, and the next request is understood.
+        assert_eq!(client.write(0, &refused), NOT_PERMITTED);
+        assert_eq!(client.flush(), NOT_PERMITTED);
+        let read = client.read(0, before.len());
+        assert_eq!(read.error, reads);
+        assert!(read.error != 0 || read.data == before);
+        // One that connects meanwhile sees an export that can be written, which it soon may be.
+        let mut late = Client::open(&path, false);
+        assert_eq!(late.write(0, &refused), NOT_PERMITTED);
+        let command = ReservationCommand::Release { action: Release::Release(kind) };
+        assert_eq!(member.reserve(1, command, [member.key, 0]), 0);
+        assert!(client.read(0, before.len()).data == before);
+        assert_eq!(late.write(BLOCK_BYTES as u64, &before[BLOCK_BYTES..]), 0);
+    }
+    assert_eq!((client.write(0, &after), client.flush()), (0, 0));
+    let drive = served.end();
+    assert!(drive.data()[..after.len()] == after[..]);
 }

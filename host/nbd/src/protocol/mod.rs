@@ -32,6 +32,19 @@ pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 /// The longest payload of a refused write that is skipped; a client that sends more is disconnected.
 pub const SKIP_BYTES_MAX: u32 = 2 * PAYLOAD_BYTES_MAX;
 
+/// What somebody who does not come over NBD has of an export for itself at the moment. Requests for that are refused; clients are not told
+/// before, because it may end while they are connected.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Reserved {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Whatever changes the export, or makes changes durable.
+    Writes,
+    /// Reads as well.
+    Everything,
+}
+
 /// What a client may know of an export.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportInfo {
@@ -43,6 +56,8 @@ pub struct ExportInfo {
     pub size: u64,
     /// Whether writes are refused.
     pub read_only: bool,
+    /// What is refused because somebody else has it.
+    pub reserved: Reserved,
     /// The longest read or write served, in bytes; at most [`PAYLOAD_BYTES_MAX`].
     pub payload_bytes_max: u32,
 }

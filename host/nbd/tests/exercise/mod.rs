@@ -1,7 +1,7 @@
 //! Throws bytes at the protocol half and checks what must hold whatever they are. The seeded test and the fuzzer share
 //! it.
 
-use openftl_nbd::protocol::{Command, Event, ExportInfo, MESSAGE_BYTES_MAX, Session};
+use openftl_nbd::protocol::{Command, Event, ExportInfo, MESSAGE_BYTES_MAX, Reserved, Session};
 
 /// No message makes the session say more than this; the two exports below are listed in far less.
 const ANSWER_BYTES_MAX: usize = 2048;
@@ -13,6 +13,7 @@ pub fn exports() -> Vec<ExportInfo> {
         description: format!("{size} bytes"),
         size,
         read_only,
+        reserved: Reserved::default(),
         payload_bytes_max: 1 << 20,
     };
     vec![export("disk", 1 << 30, false), export("second", 12_288, true)]

@@ -2,7 +2,7 @@
 //! nothing to do sleep: a turn does not look at them.
 
 use openftl_core::{Clock, Time};
-use openftl_nbd::protocol::ExportInfo;
+use openftl_nbd::protocol::{ExportInfo, Reserved};
 
 use super::bounds::LATE_PEERS_EVERY;
 use super::events::Woken;
@@ -46,8 +46,9 @@ impl Server {
                 self.wait(&mut events, again, stopping, operator.next_due(), served, clock, stop)?;
             let now = clock.now();
             self.counters.turns.add(1);
-            for (info, (read_only, served)) in infos.iter_mut().zip(read_only.iter().zip(served.iter())) {
-                info.read_only = *read_only || served.is_read_only();
+            for (export, info) in infos.iter_mut().enumerate() {
+                info.read_only = read_only[export] || served[export].is_read_only();
+                info.reserved = self.fabric.as_ref().map_or(Reserved::Nothing, |fabric| fabric.reserved(export));
             }
 
             if stop.is_requested() && stopping.is_none() {

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -175,6 +176,8 @@ pub struct Wishes<C> {
     /// The keys of hosts that use TLS.
     pub tls: Option<(TlsKeys, TlsPolicy)>,
     pub recorder: Option<Arc<Recorder>>,
+    /// Where NBD clients find namespace 1, too.
+    pub nbd: Option<PathBuf>,
 }
 
 impl Default for Wishes<WallClock> {
@@ -187,7 +190,18 @@ impl<C> Wishes<C> {
     pub fn at(clock: C) -> Wishes<C> {
         let config = ServerConfig::default();
         let (hosts, format) = (HostsAllowed::Any, BlockFormat::FourKib);
-        Wishes { config, clock, hosts, format, zoned: None, pages: None, device: None, tls: None, recorder: None }
+        Wishes {
+            config,
+            clock,
+            hosts,
+            format,
+            zoned: None,
+            pages: None,
+            device: None,
+            tls: None,
+            recorder: None,
+            nbd: None,
+        }
     }
 }
 
@@ -206,11 +220,14 @@ impl Served {
     }
 
     fn start<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>, secrets: Option<Secrets>) -> Served {
-        let Wishes { config, mut clock, hosts, format, zoned, pages, device, tls, recorder } = wishes;
+        let Wishes { config, mut clock, hosts, format, zoned, pages, device, tls, recorder, nbd } = wishes;
         let mut server = Server::new(config).unwrap();
         recorder.into_iter().for_each(|recorder| server.set_recorder(recorder));
         let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };
+        if let Some(path) = nbd {
+            server.listen(Endpoint::Unix(path), Protocol::Nbd).unwrap();
+        }
         let subsystem = SubsystemConfig {
             hosts,
             requires_authentication: secrets.is_some(),
