@@ -105,7 +105,7 @@ impl BlockFtl {
     }
 
     fn next_frontier(&mut self, class: Class, at_home: bool) -> Option<OpenId> {
-        // Who waits for a chunk asks again and again.
+        // Host blocks that wait for a chunk ask again in each turn.
         let may_move_to_host = self.placement.relocation() == Relocation::WithHost;
         if self.host.opened == 0 && self.flash.provisioning.host_chunks() == 0 && !may_move_to_host {
             return None;

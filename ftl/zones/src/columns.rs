@@ -1,6 +1,6 @@
-//! Columns of a zone, a bit each.
+//! A set of columns of a zone, a bit for each.
 
-/// A set of columns.
+/// See the module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Columns {
     words: Box<[u64]>,

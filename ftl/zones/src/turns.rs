@@ -1,7 +1,7 @@
 //! The turn of a zone: what its columns do when something has happened.
 //!
-//! A turn visits the columns that are awake. One that has nothing to do sleeps until a unit is put there to be written, or moves. One that
-//! has something to do and cannot sleeps until what it waits for may have come:
+//! A turn visits the columns that are awake. A column that has nothing to do sleeps until it gets a unit to write, or moves. A column that has
+//! something to do and cannot do it sleeps until what it waits for may have come:
 //!
 //! ```text
 //!            ┌─ a unit waits, or the column moves ──▶ awake ── nothing to do ──▶ asleep ─┐
@@ -9,6 +9,9 @@
 //!   awake ── no free chunk ──▶ without room ── any turn of the zone ──▶ awake
 //!   awake ── the device has as many units as it may ──▶ waiting for units ── one of them is programmed, or fails ──▶ awake
 //! ```
+//!
+//! Where the cache of the device is volatile, a completed unit is told of only when it is programmed, so each turn wakes the columns that
+//! wait for units.
 
 use crate::state::ZoneState;
 use crate::writer::{NewChunk, OldChunk, Stage};
@@ -57,7 +60,6 @@ impl Zones {
         if !flash.may_program() {
             return;
         }
-        // Where a cache is volatile, nobody hears of a unit that the device has completed before it is programmed.
         if flash.geometry.volatile_cache {
             writer.awake.take_all(&mut writer.waiting_for_units);
         }

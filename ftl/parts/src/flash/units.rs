@@ -58,7 +58,7 @@ pub struct Unit {
     /// Its blocks that are no padding.
     pub used: u32,
     state: State,
-    /// Not an array: thousands of units are under way at a time, most of them short, and caches have to hold them.
+    /// A vector and no array: thousands of units are under way at a time, most units are short, and the processor's caches have to hold them.
     frames: Vec<Frame>,
     /// Where the device copies its blocks from; none if they are written.
     sources: Vec<Ppa>,

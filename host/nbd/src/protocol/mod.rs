@@ -32,8 +32,8 @@ pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 /// The longest payload of a refused write that is skipped; a client that sends more is disconnected.
 pub const SKIP_BYTES_MAX: u32 = 2 * PAYLOAD_BYTES_MAX;
 
-/// What somebody who does not come over NBD has of an export for itself at the moment. Requests for that are refused; clients are not told
-/// before, because it may end while they are connected.
+/// What a client of another protocol has reserved of an export for the moment. NBD clients learn it when a request is refused, and not when
+/// they connect: a reservation may end meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Reserved {
     /// Nothing.
@@ -43,6 +43,17 @@ pub enum Reserved {
     Writes,
     /// Reads as well.
     Everything,
+}
+
+impl Reserved {
+    /// Whether a request is refused that changes the export, makes changes durable, or (`writes` is false) reads it.
+    fn forbids(self, writes: bool) -> bool {
+        match self {
+            Reserved::Nothing => false,
+            Reserved::Writes => writes,
+            Reserved::Everything => true,
+        }
+    }
 }
 
 /// What a client may know of an export.
@@ -56,7 +67,7 @@ pub struct ExportInfo {
     pub size: u64,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// What is refused because somebody else has it.
+    /// What is refused because a client of another protocol has reserved it.
     pub reserved: Reserved,
     /// The longest read or write served, in bytes; at most [`PAYLOAD_BYTES_MAX`].
     pub payload_bytes_max: u32,

@@ -2,7 +2,7 @@
 
 use openftl_core::BLOCK_BYTES;
 
-use super::{Closing, Command, Event, ExportInfo, Phase, Request, Reserved, SKIP_BYTES_MAX, Session, head};
+use super::{Closing, Command, Event, ExportInfo, Phase, Request, SKIP_BYTES_MAX, Session, head};
 use crate::wire::{ErrorCode, REQUEST_MAGIC, RequestHead, command, command_flag};
 
 /// Why a request is not served, for the program and for people.
@@ -75,8 +75,6 @@ impl Session {
     }
 }
 
-const RESERVED: &str = "an NVMe host has reserved this drive";
-
 fn check(request: &RequestHead, info: &ExportInfo, structured: bool, stopping: bool) -> Result<Command, Refusal> {
     let (code, flags) = (request.command.get(), request.flags.get());
     let (offset, length) = (request.offset.get(), request.length.get());
@@ -96,27 +94,19 @@ fn check(request: &RequestHead, info: &ExportInfo, structured: bool, stopping: b
     if flags & !allowed != 0 {
         return refuse(ErrorCode::Invalid, "a flag of this request does not go with its command");
     }
+    // "NBD_CMD_FLUSH": offset and length are reserved and zero.
+    if code == command::FLUSH && (offset != 0 || length != 0) {
+        return refuse(ErrorCode::Invalid, "offset and length of a flush are zero");
+    }
+    if info.reserved.forbids(code != command::READ) {
+        return refuse(ErrorCode::NotPermitted, "another client has reserved this export");
+    }
     if code == command::FLUSH {
-        // "NBD_CMD_FLUSH": offset and length are reserved and zero.
-        if offset != 0 || length != 0 {
-            return refuse(ErrorCode::Invalid, "offset and length of a flush are zero");
-        }
-        if info.reserved != Reserved::Nothing {
-            return refuse(ErrorCode::NotPermitted, RESERVED);
-        }
         return Ok(Command::Flush);
     }
     let writes = code != command::READ;
     if writes && info.read_only {
         return refuse(ErrorCode::NotPermitted, "this export is read-only");
-    }
-    let is_reserved = match info.reserved {
-        Reserved::Nothing => false,
-        Reserved::Writes => writes,
-        Reserved::Everything => true,
-    };
-    if is_reserved {
-        return refuse(ErrorCode::NotPermitted, RESERVED);
     }
     if length == 0 {
         return refuse(ErrorCode::Invalid, "a request has at least one byte");
