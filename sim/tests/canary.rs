@@ -66,7 +66,7 @@ fn a_chunk_reset_before_the_log_is_durable_is_caught() {
 
 #[test]
 fn a_checkpoint_published_before_the_log_is_durable_is_caught() {
-    expect_caught(Canary::CheckpointBeforeLog);
+    expect_caught_from(890, Canary::CheckpointBeforeLog);
 }
 
 #[test]
@@ -76,12 +76,12 @@ fn a_transaction_in_parts_is_caught() {
 
 #[test]
 fn a_chunk_released_before_the_catalog_is_durable_is_caught() {
-    expect_caught(Canary::ReleaseBeforeCatalog);
+    expect_caught_from(115, Canary::ReleaseBeforeCatalog);
 }
 
 #[test]
 fn an_older_version_that_passes_for_the_newest_is_caught() {
-    expect_caught(Canary::UntiedBlocks);
+    expect_caught_from(70, Canary::UntiedBlocks);
 }
 
 #[test]
@@ -111,5 +111,5 @@ fn collection_that_overtakes_the_host_is_caught() {
 
 #[test]
 fn room_that_a_crash_left_and_nobody_takes_back_is_caught() {
-    expect_caught_from(1_000, Canary::ForgottenRoom);
+    expect_caught_from(1_170, Canary::ForgottenRoom);
 }

@@ -252,7 +252,7 @@ const THREADS_OF_LONGEST: &str = "4";
 /// Its tests that wait for each other, and would be its last: they run beside it.
 const BESIDE_LONGEST: &str = "witness::";
 
-/// A program that waits for its servers nearly all the time.
+/// A program that waits for its servers more than half of its time.
 const WAITS: &str = "openftl-server witness";
 
 /// The runs of these programs.
@@ -267,20 +267,21 @@ fn jobs(built: &[Program], prepare: impl Fn(&mut Command)) -> Vec<Job<'_>> {
             prepare(&mut beside.command);
             beside.command.arg(BESIDE_LONGEST);
             beside.name = format!("{LONGEST} {}", BESIDE_LONGEST.trim_end_matches(':'));
+            beside.waits = true;
             jobs.push(beside);
         }
+        job.waits = job.name == WAITS;
         jobs.push(job);
     }
     jobs
 }
 
-/// In which order they begin: what is long or waits first, then what wants all cores, which those leave idle.
+/// In which order they begin: the longest first, then what wants all cores, which those leave idle that wait.
 fn turn(job: &Job<'_>) -> u32 {
     match job.name.as_str() {
         LONGEST => 0,
-        name if name == WAITS || name.starts_with(LONGEST) => 1,
-        _ if job.tells() => 2,
-        _ => 3,
+        _ if job.tells() => 1,
+        _ => 2,
     }
 }
 
