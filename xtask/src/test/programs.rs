@@ -1,5 +1,5 @@
-//! The test programs that cargo builds, run [`LANES`] at a time, and one that mostly waits beside them: a line for each when it
-//! has ended, what a failing one printed, and the command that runs each failed test alone.
+//! The test programs that cargo builds, run [`LANES`] at a time: a line for each when it has ended, what a failing one
+//! printed, and the command that runs each failed test alone.
 
 use crate::shell;
 use crate::steps::{self, Outcome};
@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Programs that run at a time, without those that [wait](Job::waits).
+/// Programs that run at a time. With three the run takes as long, and each test longer: also those that seem to wait keep the
+/// kernel busy, for which nobody counts their time.
 const LANES: usize = 2;
 
 /// What is built, as arguments of `cargo test`.
@@ -134,8 +135,7 @@ impl Program {
 
     /// A run of all its tests.
     pub fn job(&self) -> Job<'_> {
-        let alone = Box::new(|test: Option<&str>| self.line(test));
-        Job { name: self.name(), command: self.command(), waits: false, tells: false, alone }
+        Job { name: self.name(), command: self.command(), tells: false, alone: Box::new(|test| self.line(test)) }
     }
 
     /// The same, where it is shown what the tests print: they say how much they tried.
@@ -166,8 +166,6 @@ pub struct Job<'a> {
     /// What people call it.
     pub name: String,
     pub command: Command,
-    /// It leaves the processor idle for most of its time: it runs beside the lanes.
-    pub waits: bool,
     /// What it prints is shown, and not read as what tests print.
     tells: bool,
     alone: Alone<'a>,
@@ -176,7 +174,7 @@ pub struct Job<'a> {
 impl Job<'static> {
     /// A program that is no test, and tells what it did. `line` runs it alone.
     pub fn telling(name: &str, command: Command, line: String) -> Job<'static> {
-        Job { name: name.to_owned(), command, waits: false, tells: true, alone: Box::new(move |_| line.clone()) }
+        Job { name: name.to_owned(), command, tells: true, alone: Box::new(move |_| line.clone()) }
     }
 }
 
@@ -188,22 +186,18 @@ pub fn documentation(features: &'static str) -> Job<'static> {
         let test = test.map(|test| format!(" -- --exact '{test}'")).unwrap_or_default();
         format!("cargo test --workspace --features {features} --doc{test}")
     };
-    let name = "examples in the documentation".to_owned();
-    Job { name, command, waits: false, tells: false, alone: Box::new(alone) }
+    Job { name: "examples in the documentation".to_owned(), command, tells: false, alone: Box::new(alone) }
 }
 
-/// Runs these, [`LANES`] at a time and begun in this order, those that wait one by one beside the others, and adds what came of
-/// all to `tally`.
+/// Runs these, [`LANES`] at a time and begun in this order, and adds what came of them to `tally`.
 pub fn run_all(jobs: Vec<Job>, tally: &mut Tally) -> Outcome {
-    let (waiting, working): (Vec<_>, Vec<_>) = jobs.into_iter().enumerate().partition(|(_, job)| job.waits);
-    let waiting = Mutex::new(waiting.into_iter());
-    let working = Mutex::new(working.into_iter());
+    let waiting = Mutex::new(jobs.into_iter().enumerate());
     let tallies = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
-        for queue in std::iter::once(&waiting).chain([&working; LANES]) {
+        for _ in 0..LANES {
             scope.spawn(|| {
                 loop {
-                    let next = queue.lock().expect("no other lane panicked").next();
+                    let next = waiting.lock().expect("no other lane panicked").next();
                     let Some((number, mut job)) = next else { return };
                     let one = job.run().unwrap_or_else(|error| {
                         let line = format!("{}   ({error})", (job.alone)(None));
