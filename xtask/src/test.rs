@@ -252,7 +252,7 @@ const THREADS_OF_LONGEST: &str = "4";
 /// Its tests that wait for each other, and would be its last: they run beside it.
 const BESIDE_LONGEST: &str = "witness::";
 
-/// A program that waits for its servers, half of the time or more.
+/// A program that has less than half as much CPU time as it takes: its servers work meanwhile.
 const WAITS: &str = "openftl-server witness";
 
 /// The runs of these programs.

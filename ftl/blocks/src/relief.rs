@@ -90,7 +90,7 @@ impl BlockFtl {
     /// A program that had to be repeated can leave an old block where nothing more is written behind it, while the host,
     /// with all frames waiting for that block, writes nothing more: push it out, when nothing is being written.
     fn free_frames(&mut self) {
-        // Drives of zones keep what hosts write elsewhere, and their hosts mostly have all frames.
+        // An empty write buffer has no block that waits. Who composes this FTL with another one may have all frames for that.
         if self.buffer.unplaced() == 0 && self.buffer.held() == 0 {
             return;
         }

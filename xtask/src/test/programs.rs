@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Programs that run at a time. With three the run takes as long, and each test longer: also those that seem to wait keep the
-/// kernel busy, for which nobody counts their time.
+/// Programs that run at a time. With three, the run takes as long, and each test longer: programs that have little CPU time for
+/// their length start servers, which keep both cores busy all the same.
 const LANES: usize = 2;
 
 /// What is built, as arguments of `cargo test`.
