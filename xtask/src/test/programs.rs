@@ -283,8 +283,10 @@ impl Job<'_> {
     }
 }
 
-/// Lines of what a failed test has said that are repeated, and how much of each, at most.
-const WORDS_LINES_MAX: usize = 20;
+/// Lines of what a failed test has said that are repeated, first and last ones, and how much of each, at most. The first
+/// ones say what was expected; where a program ran, its errors come last.
+const WORDS_FIRST_LINES_MAX: usize = 10;
+const WORDS_LAST_LINES_MAX: usize = 30;
 const WORDS_CHARS_MAX: usize = 400;
 
 /// Reads what libtest prints.
@@ -327,8 +329,15 @@ impl Reader {
         let is_over =
             |line: &&String| line.starts_with("---- ") || *line == "failures:" || line.starts_with("stack backtrace");
         let said = said.take_while(|line| !is_over(line)).filter(|line| !line.trim().is_empty());
-        let shortened = said.map(|line| line.chars().take(WORDS_CHARS_MAX).collect::<String>());
-        shortened.take(WORDS_LINES_MAX).map(|line| format!("\n      {line}")).collect()
+        let shortened = |line: &String| format!("\n      {}", line.chars().take(WORDS_CHARS_MAX).collect::<String>());
+        let lines: Vec<String> = said.map(shortened).collect();
+        match lines.len().saturating_sub(WORDS_FIRST_LINES_MAX + WORDS_LAST_LINES_MAX) {
+            0 => lines.concat(),
+            left_out => {
+                let (first, rest) = lines.split_at(WORDS_FIRST_LINES_MAX);
+                format!("{}\n      … ({left_out} lines) …{}", first.concat(), rest[left_out..].concat())
+            }
+        }
     }
 
     fn tally(&mut self, is_success: bool, alone: &dyn Fn(Option<&str>) -> String) -> Tally {
@@ -388,6 +397,17 @@ mod tests {
         let expected =
             ["run a\n      thread 'a' panicked at x.rs:1:2:\n      it is 1, not 2", "run b\n      other words"];
         assert_eq!(read(&lines, false).failed, expected);
+    }
+
+    #[test]
+    fn of_many_words_the_first_and_the_last_are_repeated() {
+        let said: Vec<String> = (0..50).map(|number| format!("word {number}")).collect();
+        let lines = ["test a ... FAILED", "---- a stdout ----"].into_iter().chain(said.iter().map(String::as_str));
+        let failed = read(&lines.collect::<Vec<_>>(), false).failed.concat();
+        let words: Vec<&str> = failed.lines().skip(1).map(str::trim).collect();
+        assert_eq!(words.len(), 41);
+        assert_eq!(words[9..12], ["word 9", "… (10 lines) …", "word 20"]);
+        assert_eq!(words[40], "word 49");
     }
 
     #[test]

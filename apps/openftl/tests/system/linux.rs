@@ -104,7 +104,8 @@ impl Linux {
         let address = format!("OPENFTL_ADDRESS={guest}");
         // In a process namespace of its own, all of the guest's processes end with the first.
         let contain = ["--pid", "--fork", "--kill-child", kernel];
-        // The kernel counts each attempt to send on a link that has just broken, and on a busy machine makes more than five before it notices.
+        // The kernel counts each attempt to send on a link that has just broken, and makes some ten before it takes the link
+        // down (`init.sh`): more than the five of its own.
         let patient = "nvme_core.max_retries=100";
         let machine = ["mem=256M", uml_folder, "umid=guest", &card, "con=null", "con0=null,fd:1", "quiet", patient];
         let first_program =
