@@ -167,7 +167,7 @@ impl Linux {
         [self.running.stdout(), self.running.stderr()].iter().any(|text| text.contains("reboot: Power down"))
     }
 
-    /// What can be told so far. A guest that ended without a status has failed.
+    /// What can be told so far, last what the script says of errors. A guest that ended without a status has failed.
     fn story(&self) -> Ended {
         let text = |name: &str| std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
         let code: Option<i32> = text("status").trim().parse().ok();
@@ -175,7 +175,7 @@ impl Linux {
             line: format!("the script of a guest:\n{}\n", text("script").trim_end()),
             status: ExitStatus::from_raw(code.unwrap_or(255) << 8),
             stdout: text("stdout"),
-            stderr: format!("{}--- console\n{}{}", text("stderr"), self.running.stdout(), self.running.stderr()),
+            stderr: format!("{}{}--- of the script\n{}", self.running.stdout(), self.running.stderr(), text("stderr")),
         }
     }
 }
