@@ -54,6 +54,11 @@ struct Held {
 }
 
 impl Held {
+    /// Whether nothing of it is still to come.
+    fn is_whole(&self) -> bool {
+        !matches!(self.request.command, Command::Write { .. }) || !self.aside.is_empty()
+    }
+
     /// The bytes that have to be in the receive buffer before it gets frames.
     fn awaited(&self) -> usize {
         match self.request.command {
@@ -243,10 +248,14 @@ impl NbdConnection {
         counters: &Counters,
     ) -> Result<(), Over> {
         loop {
-            if !self.fill(now, served, counters) {
+            if !self.fill(now, infos, served, counters) {
                 break;
             }
             if let Some(held) = self.held.take() {
+                if held.is_whole() && self.is_refused(held.request, infos, counters) {
+                    served[self.export.expect("a request has an export")].stop_waiting(ticket.slot);
+                    continue;
+                }
                 let is_starved = held.awaited() > self.link.input().len();
                 if is_starved || !self.admit(now, &held, ticket, served, config, counters) {
                     self.held = Some(held);
@@ -275,10 +284,7 @@ impl NbdConnection {
                     info!(target: "connection", connection, %peer, protocol = %Protocol::Nbd, export = infos[export].name, "connection opened");
                 }
                 Event::Request(request) => self.held = Some(Held { request, aside: Vec::new() }),
-                Event::Refused(error) => {
-                    counters.errors.add(1);
-                    debug!(target: "nbd", connection = self.link.number, peer = %self.link.peer, ?error, "request refused");
-                }
+                Event::Refused(error) => self.count_refused(error, counters),
                 Event::Closed(goodbye @ Closing::Goodbye) => self.link.close_because(Parting::Nbd(goodbye)),
                 Event::Closed(rule) => return Err(Over::Expelled(Parting::Nbd(rule))),
             }
@@ -293,9 +299,28 @@ impl NbdConnection {
         Ok(())
     }
 
+    fn count_refused(&self, error: ErrorCode, counters: &Counters) {
+        counters.errors.add(1);
+        debug!(target: "nbd", connection = self.link.number, peer = %self.link.peer, ?error, "request refused");
+    }
+
+    /// Whether a request that is about to start was overtaken by another client's reservation. Its reply is then in line.
+    fn is_refused(&mut self, request: Request, infos: &[ExportInfo], counters: &Counters) -> bool {
+        let info = &infos[self.export.expect("requests come after the handshake")];
+        let refused = self.session.refuse_if_reserved(request, info, &mut self.link.output.small);
+        self.link.output.seal();
+        refused.inspect(|error| self.count_refused(*error, counters)).is_some()
+    }
+
     /// Moves payload from the buffer to where that of the write belongs. When it is whole, the write starts, or waits for
     /// frames. False while bytes are missing.
-    fn fill<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>], counters: &Counters) -> bool {
+    fn fill<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        infos: &[ExportInfo],
+        served: &mut [Served<'_, T>],
+        counters: &Counters,
+    ) -> bool {
         let Some(filling) = &mut self.filling else { return true };
         let served = &mut served[self.export.expect("a write has an export")];
         while filling.filled < filling.length && !self.link.input().is_empty() {
@@ -324,10 +349,15 @@ impl NbdConnection {
             return false;
         }
         self.link.giving.finish_one();
-        let filling = self.filling.take().expect("it was looked at above");
-        match filling.place {
+        let Some(Filling { request, place, length, .. }) = self.filling.take() else { unreachable!("it is filled") };
+        match place {
+            Place::Frames(id) if self.is_refused(request, infos, counters) => {
+                served.abandon(id);
+                self.requests -= 1;
+                self.bytes -= length;
+            }
             Place::Frames(id) => served.start(now, id),
-            Place::Aside(aside) => self.held = Some(Held { request: filling.request, aside }),
+            Place::Aside(aside) => self.held = Some(Held { request, aside }),
         }
         true
     }

@@ -3,12 +3,12 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::client::Client;
+use crate::client::{Client, head};
 use crate::memory::Memory;
 use crate::nvme::{Host, Queue, Served, Wishes, entry, write, zoned_drive};
 use crate::nvme_commands::{BLOCKS, SHUFFLED, pattern};
 use openftl_core::BLOCK_BYTES;
-use openftl_nbd::wire::ErrorCode;
+use openftl_nbd::wire::{ErrorCode, command};
 use openftl_nvme::ReservationType;
 use openftl_nvme::command::reservation::{Acquire, Register, Release, ReservationCommand};
 use openftl_nvme::wire::reservation::RegisteredController;
@@ -380,4 +380,65 @@ fn an_nbd_client_is_bound_by_what_nvme_hosts_reserve() {
     assert_eq!((client.write(0, &after), client.flush()), (0, 0));
     let drive = served.end();
     assert!(drive.data()[..after.len()] == after[..]);
+}
+
+#[test]
+fn a_write_of_an_nbd_client_that_a_reservation_overtakes_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let wishes = Wishes { nbd: Some(path.clone()), ..Wishes::default() };
+    let served = Served::with(Memory::new(BLOCKS, 512, SHUFFLED), wishes);
+    let mut member = Member::join(&served, 5);
+    member.register(1);
+    let [mut client, mut other] = [true, false].map(|structured| Client::open(&path, structured));
+    // Payload that waits in the receive buffer, and such that goes to its frames as it comes.
+    for blocks in [2, 24] {
+        let [before, overtaken] = [1, 2].map(|seed| pattern(seed, blocks * BLOCK_BYTES));
+        assert_eq!(client.write(0, &before), 0);
+        let whole = [head(command::WRITE, 0, 8, 0, overtaken.len()), overtaken].concat();
+        let (first, rest) = whole.split_at(whole.len() - 1);
+        client.say(first);
+        // What was said before this request is taken before its reply is sent.
+        assert_eq!(other.flush(), 0);
+        let command = ReservationCommand::Acquire { action: Acquire::Acquire, kind: WRITE_EXCLUSIVE };
+        assert_eq!(member.reserve(1, command, [member.key, 0]), 0);
+        client.say(rest);
+        assert_eq!(client.reply(|_| 0).error, ErrorCode::NotPermitted as u32);
+        assert!(client.read(0, before.len()).data == before);
+        let command = ReservationCommand::Release { action: Release::Release(WRITE_EXCLUSIVE) };
+        assert_eq!(member.reserve(1, command, [member.key, 0]), 0);
+        client.say(&whole);
+        assert_eq!(client.reply(|_| 0).error, 0, "its frames were given back");
+    }
+    served.end();
+}
+
+#[test]
+fn a_request_of_an_nbd_client_that_waits_for_room_is_overtaken_too() {
+    const LENGTH: usize = 64 * BLOCK_BYTES;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let wishes = Wishes { nbd: Some(path.clone()), ..Wishes::default() };
+    let served = Served::with(Memory::new(BLOCKS, 512, SHUFFLED), wishes);
+    let mut member = Member::join(&served, 5);
+    let mut client = Client::open(&path, true);
+    member.register(1);
+    served.switches.held.store(true, Ordering::SeqCst);
+    // More than all frames of the drive.
+    let cookies = 0..20;
+    cookies.clone().for_each(|cookie| client.send_read(cookie, 0, LENGTH));
+    // Before another client is answered, what these reads may begin they have begun.
+    Client::open(&path, true);
+    let begun = served.switches.submitted.load(Ordering::SeqCst);
+    assert!((1..20).contains(&begun), "{begun}");
+    let kind = ReservationType::ExclusiveAccess;
+    let command = ReservationCommand::Acquire { action: Acquire::Acquire, kind };
+    assert_eq!(member.reserve(1, command, [member.key, 0]), 0);
+    let_go(&served);
+    let errors = cookies.map(|_| client.reply(|_| LENGTH).error);
+    assert_eq!(errors.filter(|error| *error == ErrorCode::NotPermitted as u32).count() as u64, 20 - begun);
+    let command = ReservationCommand::Release { action: Release::Release(kind) };
+    assert_eq!(member.reserve(1, command, [member.key, 0]), 0);
+    assert_eq!(client.read(0, LENGTH).error, 0);
+    served.end();
 }

@@ -12,7 +12,23 @@ pub(super) struct Refusal {
     pub why: &'static str,
 }
 
+impl Refusal {
+    const RESERVED: Refusal =
+        Refusal { error: ErrorCode::NotPermitted, why: "another client has reserved this export" };
+}
+
 impl Session {
+    /// Refuses a request that was taken and has not begun, if another client has reserved the export meanwhile: while the
+    /// payload came, or while there was no room for it. Says the error that was added to `output`.
+    pub fn refuse_if_reserved(&self, request: Request, info: &ExportInfo, output: &mut Vec<u8>) -> Option<ErrorCode> {
+        let reads = matches!(request.command, Command::Read { .. });
+        if !info.reserved.forbids(!reads) {
+            return None;
+        }
+        self.refuse(request.cookie, Refusal::RESERVED, output);
+        Some(Refusal::RESERVED.error)
+    }
+
     pub(super) fn request(
         &mut self,
         input: &[u8],
@@ -99,7 +115,7 @@ fn check(request: &RequestHead, info: &ExportInfo, structured: bool, stopping: b
         return refuse(ErrorCode::Invalid, "offset and length of a flush are zero");
     }
     if info.reserved.forbids(code != command::READ) {
-        return refuse(ErrorCode::NotPermitted, "another client has reserved this export");
+        return Err(Refusal::RESERVED);
     }
     if code == command::FLUSH {
         return Ok(Command::Flush);
