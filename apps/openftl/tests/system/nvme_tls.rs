@@ -130,7 +130,7 @@ fn openssl_shakes_hands_and_carries_an_initialization() {
         let psk = key.psk(version, HOST, NQN).expect("the names are short");
         let digits = hexadecimal(psk.key());
         let mut openssl = Command::new("openssl")
-            .args(["s_client", "-connect", &target.address, "-tls1_3", "-quiet", "-psk", &digits])
+            .args(["s_client", "-connect", &target.address, "-tls1_3", "-quiet", "-no_ign_eof", "-psk", &digits])
             .args(["-psk_identity", &psk.identity.text])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
