@@ -1,6 +1,7 @@
 //! Reservations between two hosts over real sockets: who may do what, and what becomes of commands under way when their host is
 //! preempted.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use crate::client::{Client, head};
@@ -16,6 +17,7 @@ use openftl_nvme_tcp::InitiatorConfig;
 use openftl_nvme_tcp::client::Payload;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use tempfile::TempDir;
 use zerocopy::IntoBytes;
 
 const CONFLICT: u16 = 0x083;
@@ -347,14 +349,20 @@ fn a_late_reset_of_a_zone_is_refused_and_what_another_host_has_written_there_sta
     served.end();
 }
 
-#[test]
-fn an_nbd_client_is_bound_by_what_nvme_hosts_reserve() {
-    const NOT_PERMITTED: u32 = ErrorCode::NotPermitted as u32;
+/// A drive that is also served over NBD at a path in a folder, and an NVMe host.
+fn served_over_nbd_too() -> (TempDir, PathBuf, Served, Member) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let wishes = Wishes { nbd: Some(path.clone()), ..Wishes::default() };
     let served = Served::with(Memory::new(BLOCKS, 512, SHUFFLED), wishes);
-    let mut member = Member::join(&served, 5);
+    let member = Member::join(&served, 5);
+    (folder, path, served, member)
+}
+
+#[test]
+fn an_nbd_client_is_bound_by_what_nvme_hosts_reserve() {
+    const NOT_PERMITTED: u32 = ErrorCode::NotPermitted as u32;
+    let (_folder, path, served, mut member) = served_over_nbd_too();
     let mut client = Client::open(&path, true);
     let [before, refused, after] = [1, 2, 3].map(|seed| pattern(seed, 3 * BLOCK_BYTES));
     assert_eq!(client.write(0, &before), 0);
@@ -384,11 +392,7 @@ fn an_nbd_client_is_bound_by_what_nvme_hosts_reserve() {
 
 #[test]
 fn a_write_of_an_nbd_client_that_a_reservation_overtakes_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("socket");
-    let wishes = Wishes { nbd: Some(path.clone()), ..Wishes::default() };
-    let served = Served::with(Memory::new(BLOCKS, 512, SHUFFLED), wishes);
-    let mut member = Member::join(&served, 5);
+    let (_folder, path, served, mut member) = served_over_nbd_too();
     member.register(1);
     let [mut client, mut other] = [true, false].map(|structured| Client::open(&path, structured));
     // Payload that waits in the receive buffer, and such that goes to its frames as it comes.
@@ -416,11 +420,7 @@ fn a_write_of_an_nbd_client_that_a_reservation_overtakes_is_refused() {
 #[test]
 fn a_request_of_an_nbd_client_that_waits_for_room_is_overtaken_too() {
     const LENGTH: usize = 64 * BLOCK_BYTES;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("socket");
-    let wishes = Wishes { nbd: Some(path.clone()), ..Wishes::default() };
-    let served = Served::with(Memory::new(BLOCKS, 512, SHUFFLED), wishes);
-    let mut member = Member::join(&served, 5);
+    let (_folder, path, served, mut member) = served_over_nbd_too();
     let mut client = Client::open(&path, true);
     member.register(1);
     served.switches.held.store(true, Ordering::SeqCst);
