@@ -252,7 +252,7 @@ impl NbdConnection {
                 break;
             }
             if let Some(held) = self.held.take() {
-                if held.is_whole() && self.is_refused(held.request, infos, counters) {
+                if held.is_whole() && self.refuse_if_reserved(held.request, infos, counters) {
                     served[self.export.expect("a request has an export")].stop_waiting(ticket.slot);
                     continue;
                 }
@@ -304,16 +304,19 @@ impl NbdConnection {
         debug!(target: "nbd", connection = self.link.number, peer = %self.link.peer, ?error, "request refused");
     }
 
-    /// Whether a request that is about to start was overtaken by another client's reservation. Its reply is then in line.
-    fn is_refused(&mut self, request: Request, infos: &[ExportInfo], counters: &Counters) -> bool {
+    /// Refuses a request that is about to start if another client's reservation has overtaken it. Returns whether it has.
+    fn refuse_if_reserved(&mut self, request: Request, infos: &[ExportInfo], counters: &Counters) -> bool {
         let info = &infos[self.export.expect("requests come after the handshake")];
-        let refused = self.session.refuse_if_reserved(request, info, &mut self.link.output.small);
+        let Some(error) = self.session.refuse_if_reserved(request, info, &mut self.link.output.small) else {
+            return false;
+        };
         self.link.output.seal();
-        refused.inspect(|error| self.count_refused(*error, counters)).is_some()
+        self.count_refused(error, counters);
+        true
     }
 
-    /// Moves payload from the buffer to where that of the write belongs. When it is whole, the write starts, or waits for
-    /// frames. False while bytes are missing.
+    /// Moves payload from the buffer to where that of the write belongs. When it is whole, the write starts, waits for
+    /// frames, or is refused. False while bytes are missing.
     fn fill<T: ServedDrive>(
         &mut self,
         now: Time,
@@ -322,12 +325,12 @@ impl NbdConnection {
         counters: &Counters,
     ) -> bool {
         let Some(filling) = &mut self.filling else { return true };
-        let served = &mut served[self.export.expect("a write has an export")];
+        let export = self.export.expect("a write has an export");
         while filling.filled < filling.length && !self.link.input().is_empty() {
             let left = (filling.length - filling.filled) as usize;
             let bytes = match &mut filling.place {
                 Place::Frames(id) => {
-                    let room = served.slice_mut(*id, filling.filled);
+                    let room = served[export].slice_mut(*id, filling.filled);
                     let bytes = room.len().min(self.link.input().len());
                     room[..bytes].copy_from_slice(&self.link.input()[..bytes]);
                     bytes
@@ -349,14 +352,14 @@ impl NbdConnection {
             return false;
         }
         self.link.giving.finish_one();
-        let Some(Filling { request, place, length, .. }) = self.filling.take() else { unreachable!("it is filled") };
-        match place {
-            Place::Frames(id) if self.is_refused(request, infos, counters) => {
-                served.abandon(id);
-                self.requests -= 1;
-                self.bytes -= length;
-            }
-            Place::Frames(id) => served.start(now, id),
+        let request = filling.request;
+        if self.refuse_if_reserved(request, infos, counters) {
+            self.abandon(served);
+            return true;
+        }
+        let filling = self.filling.take().expect("it was looked at above");
+        match filling.place {
+            Place::Frames(id) => served[export].start(now, id),
             Place::Aside(aside) => self.held = Some(Held { request, aside }),
         }
         true

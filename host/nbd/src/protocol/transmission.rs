@@ -19,7 +19,7 @@ impl Refusal {
 
 impl Session {
     /// Refuses a request that was taken and has not begun, if another client has reserved the export meanwhile: while the
-    /// payload came, or while there was no room for it. Says the error that was added to `output`.
+    /// payload came, or while there was no room for it. The reply is added to `output`, and its error returned.
     pub fn refuse_if_reserved(&self, request: Request, info: &ExportInfo, output: &mut Vec<u8>) -> Option<ErrorCode> {
         let reads = matches!(request.command, Command::Read { .. });
         if !info.reserved.forbids(!reads) {

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal};
 /// What the host loses with a server that dies is its write cache; fio could not tell that from a lost write.
 const FIO_AT_WORK: &str = r#"
     connect --ctrl-loss-tmo=600 --reconnect-delay=1 --keep-alive-tmo=2
-    verified --rw=randwrite --bsrange=4k-32k --size=$((4 * (ROUNDS + 1)))m --iodepth=8 --rate_iops=300 --sync=dsync &
+    verified --rw=randwrite --bsrange=4k-32k --size=$((6 * (ROUNDS + 1)))m --iodepth=8 --rate_iops=300 --sync=dsync &
     fio=$!
     # $1 more writes have ended, and fio goes on.
     goes_on() {
