@@ -1,14 +1,16 @@
 //! A key-value drive under a mix of YCSB: so many requests under way at a time, until all of them have ended.
+//!
+//! A scan lists its keys, and then reads the values of all of them at once.
 
 use crate::loads::KeyRequest;
 use hdrhistogram::Histogram;
 use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm, Time};
 use openftl_media::Media;
 use openftl_parts::{Durability, Target};
-use openftl_values::{Condition, Key, Value, ValueDone, ValueError, ValueFtl, ValueRequest, ValueTarget};
+use openftl_values::{Condition, Key, Value, ValueDone, ValueError, ValueFtl, ValueRequest, ValueTarget, keys_of_list};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Frames of a list: 100 keys of 8 bytes, and more.
 const LIST_FRAMES: usize = 1;
@@ -22,6 +24,12 @@ pub enum ValueTrialError {
     /// Something was asked, and the drive says that it has nothing to do.
     #[error("the key-value drive hangs: {0}")]
     Hangs(String),
+    /// A list of keys cannot be read.
+    #[error("the list of keys from key {first} on is none")]
+    NoList {
+        /// The number of the key that it begins with.
+        first: u64,
+    },
     /// A value is not as long as those that were stored.
     #[error("the value of key {number} has {bytes} bytes, and {expected} were stored")]
     WrongData {
@@ -51,6 +59,13 @@ impl Default for Latencies {
 }
 
 impl Latencies {
+    /// 50 %, 99 % and 99.9 % of those that were counted took no longer than so many microseconds. None: there were none.
+    #[must_use]
+    pub fn percentiles(histogram: &Histogram<u64>) -> Option<[f64; 3]> {
+        let at = |share: f64| histogram.value_at_quantile(share) as f64 / 1e3;
+        (!histogram.is_empty()).then(|| [0.5, 0.99, 0.999].map(at))
+    }
+
     /// Counts a request that has ended.
     pub fn count(&mut self, what: KeyRequest, began: Time, ended: Time) {
         let histogram = match what {
@@ -61,13 +76,22 @@ impl Latencies {
     }
 }
 
-/// A request under way.
+/// A request under way, or one of the reads that a scan is followed by.
 struct Job {
     began: Time,
     what: KeyRequest,
     /// A read that is followed by a write has been read.
     is_written: bool,
+    /// It reads this value for the scan with this number.
+    of_scan: Option<(u64, Key)>,
     frames: Vec<Frame>,
+}
+
+/// A scan whose keys are known, and of whose values so many are still to be read.
+struct Scan {
+    began: Time,
+    what: KeyRequest,
+    left: usize,
 }
 
 /// See the module.
@@ -80,8 +104,15 @@ pub struct ValueTrial<M: Media, C> {
     pub durability: Durability,
     /// Of the requests since it was emptied.
     pub latencies: Latencies,
+    /// Reads that found no such key: it was being inserted.
+    pub missing: u64,
     value: Vec<u8>,
+    /// Requests that have not ended.
+    under_way: u64,
     jobs: BTreeMap<u64, Job>,
+    scans: BTreeMap<u64, Scan>,
+    /// Values that scans are to read, by the number of the scan: room for them comes first.
+    unread: VecDeque<(u64, Key)>,
     next_tag: u64,
     chance: Xoshiro256PlusPlus,
     done: Vec<ValueDone>,
@@ -106,8 +137,12 @@ impl<M: Media, C: Clock> ValueTrial<M, C> {
             clock,
             durability: Durability::Volatile,
             latencies: Latencies::default(),
+            missing: 0,
             value,
+            under_way: 0,
             jobs: BTreeMap::new(),
+            scans: BTreeMap::new(),
+            unread: VecDeque::new(),
             next_tag: 0,
             chance,
             done: Vec::new(),
@@ -123,7 +158,7 @@ impl<M: Media, C: Clock> ValueTrial<M, C> {
     fn begin(&mut self, what: KeyRequest) -> Result<(), ValueTrialError> {
         let began = self.clock.now();
         let frames = match what {
-            KeyRequest::Read(_) | KeyRequest::ReadModifyWrite(_) => self.value.len().div_ceil(BLOCK_BYTES),
+            KeyRequest::Read(_) | KeyRequest::ReadModifyWrite(_) => self.value_frames(),
             KeyRequest::Scan(..) => LIST_FRAMES,
             KeyRequest::Update(_) | KeyRequest::Insert(_) => 0,
         };
@@ -131,47 +166,77 @@ impl<M: Media, C: Clock> ValueTrial<M, C> {
         while !self.drive.frames_mut().acquire_many(FrameForm::Bytes, frames, &mut given) {
             self.work()?;
         }
-        self.ask(Job { began, what, is_written: false, frames: given })
+        self.under_way += 1;
+        self.ask(Job { began, what, is_written: false, of_scan: None, frames: given })
     }
 
-    /// Asks the drive what a job is at.
-    fn ask(&mut self, job: Job) -> Result<(), ValueTrialError> {
-        self.next_tag += 1;
-        let tag = self.next_tag;
-        loop {
-            let now = self.clock.now();
-            // Each value differs from the one before it.
-            let from = (self.chance.next_u64() % (BLOCK_BYTES as u64)) as usize;
-            let pieces = [&self.value[from % (self.value.len() + 1)..], &self.value[..from % (self.value.len() + 1)]];
-            let store = |number: u64| ValueRequest::Store {
-                key: key(number),
-                value: Value::Pieces(&pieces),
-                condition: Condition::Always,
-                durability: self.durability,
-            };
-            let request = match job.what {
-                KeyRequest::ReadModifyWrite(number) if job.is_written => store(number),
-                KeyRequest::Read(number) | KeyRequest::ReadModifyWrite(number) => {
-                    ValueRequest::Retrieve { key: key(number), frames: &job.frames }
-                }
-                KeyRequest::Update(number) | KeyRequest::Insert(number) => store(number),
-                KeyRequest::Scan(number, count) => {
-                    let bytes = (4 + count * 12).min((LIST_FRAMES * BLOCK_BYTES) as u32);
-                    ValueRequest::List { from: Some(key(number)), bytes, frames: &job.frames }
-                }
-            };
-            match self.drive.submit(now, tag, request) {
-                Ok(()) => break,
-                Err(ValueError::Busy) => self.work()?,
-                Err(error) => return Err(error.into()),
+    fn value_frames(&self) -> usize {
+        self.value.len().div_ceil(BLOCK_BYTES)
+    }
+
+    /// Asks the drive what a job is at, as soon as it can take it.
+    fn ask(&mut self, mut job: Job) -> Result<(), ValueTrialError> {
+        while let Some(refused) = self.try_to_ask(job)? {
+            job = refused;
+            self.work()?;
+        }
+        Ok(())
+    }
+
+    /// Reads the values that scans have found, as far as there is room.
+    fn read_on(&mut self) -> Result<(), ValueTrialError> {
+        while let Some((scan, key)) = self.unread.pop_front() {
+            let mut frames = Vec::new();
+            let count = self.value_frames();
+            let has_frames = self.drive.frames_mut().acquire_many(FrameForm::Bytes, count, &mut frames);
+            let Scan { began, what, .. } = self.scans[&scan];
+            let job = Job { began, what, is_written: false, of_scan: Some((scan, key)), frames };
+            let refused = if has_frames { self.try_to_ask(job)? } else { Some(job) };
+            if let Some(Job { frames, .. }) = refused {
+                frames.iter().for_each(|frame| self.drive.frames_mut().release(*frame));
+                self.unread.push_front((scan, key));
+                break;
             }
         }
-        self.jobs.insert(tag, job);
         Ok(())
+    }
+
+    /// Asks the drive what a job is at. Returns it if the drive is busy.
+    fn try_to_ask(&mut self, job: Job) -> Result<Option<Job>, ValueTrialError> {
+        self.next_tag += 1;
+        // Each value differs from the one before it.
+        let from = (self.chance.next_u64() % (BLOCK_BYTES as u64)) as usize % (self.value.len() + 1);
+        let pieces = [&self.value[from..], &self.value[..from]];
+        let retrieve = |key: Key| ValueRequest::Retrieve { key, frames: &job.frames };
+        let store = |number: u64| ValueRequest::Store {
+            key: key(number),
+            value: Value::Pieces(&pieces),
+            condition: Condition::Always,
+            durability: self.durability,
+        };
+        let request = match (job.what, job.of_scan) {
+            (_, Some((_, key))) => retrieve(key),
+            (KeyRequest::ReadModifyWrite(number), None) if job.is_written => store(number),
+            (KeyRequest::Read(number) | KeyRequest::ReadModifyWrite(number), None) => retrieve(key(number)),
+            (KeyRequest::Update(number) | KeyRequest::Insert(number), None) => store(number),
+            (KeyRequest::Scan(number, count), None) => {
+                let bytes = (4 + count * 12).min((LIST_FRAMES * BLOCK_BYTES) as u32);
+                ValueRequest::List { from: Some(key(number)), bytes, frames: &job.frames }
+            }
+        };
+        match self.drive.submit(self.clock.now(), self.next_tag, request) {
+            Ok(()) => {
+                self.jobs.insert(self.next_tag, job);
+                Ok(None)
+            }
+            Err(ValueError::Busy) => Ok(Some(job)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Lets the drive work until something has ended.
     fn work(&mut self) -> Result<(), ValueTrialError> {
+        self.read_on()?;
         self.drive.poll(self.clock.now(), &mut self.done);
         while self.done.is_empty() {
             let due = self.drive.next_due().ok_or_else(|| ValueTrialError::Hangs(self.drive.describe()))?;
@@ -184,22 +249,62 @@ impl<M: Media, C: Clock> ValueTrial<M, C> {
                 result?;
                 continue;
             };
-            match (result, job.what) {
-                (Ok(facts), KeyRequest::Read(number)) if facts.bytes as usize != self.value.len() => {
-                    return Err(ValueTrialError::WrongData { number, bytes: facts.bytes, expected: self.value.len() });
-                }
-                (Ok(_), _) => {}
+            let bytes = match (result, job.what) {
+                (Ok(facts), _) => facts.bytes,
                 // What was inserted last may not be there yet.
-                (Err(ValueError::NoKey), KeyRequest::Read(_)) => {}
+                (Err(ValueError::NoKey), KeyRequest::Read(_)) => {
+                    self.missing += 1;
+                    self.value.len() as u32
+                }
                 (Err(error), _) => return Err(error.into()),
-            }
+            };
             if matches!(job.what, KeyRequest::ReadModifyWrite(_)) && !job.is_written {
                 job.is_written = true;
                 self.ask(job)?;
                 continue;
             }
-            self.latencies.count(job.what, job.began, at);
+            let is_list = matches!(job.what, KeyRequest::Scan(..)) && job.of_scan.is_none();
+            if is_list {
+                self.read_values(tag, &job, bytes as usize)?;
+            } else {
+                self.expect_whole(job.what, bytes)?;
+            }
             job.frames.iter().for_each(|frame| self.drive.frames_mut().release(*frame));
+            let scan = job.of_scan.map_or(tag, |(scan, _)| scan);
+            if let Some(of_scan) = self.scans.get_mut(&scan) {
+                of_scan.left -= usize::from(!is_list);
+                if of_scan.left > 0 {
+                    continue;
+                }
+                self.scans.remove(&scan);
+            }
+            self.latencies.count(job.what, job.began, at);
+            self.under_way -= 1;
+        }
+        Ok(())
+    }
+
+    /// An error unless a value has all its bytes.
+    fn expect_whole(&self, what: KeyRequest, bytes: u32) -> Result<(), ValueTrialError> {
+        let expected = self.value.len();
+        match what {
+            KeyRequest::Read(number) | KeyRequest::Scan(number, _) if bytes as usize != expected => {
+                Err(ValueTrialError::WrongData { number, bytes, expected })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The keys of a scan were listed, and their values come next.
+    fn read_values(&mut self, scan: u64, job: &Job, bytes: usize) -> Result<(), ValueTrialError> {
+        let KeyRequest::Scan(first, count) = job.what else { unreachable!("only a scan lists") };
+        let frames = job.frames.iter().flat_map(|frame| self.drive.frames().bytes(*frame));
+        let list: Vec<u8> = frames.copied().take(bytes).collect();
+        let keys = keys_of_list(&list).ok_or(ValueTrialError::NoList { first })?;
+        let keys = &keys[..keys.len().min(count as usize)];
+        if !keys.is_empty() {
+            self.scans.insert(scan, Scan { began: job.began, what: job.what, left: keys.len() });
+            self.unread.extend(keys.iter().map(|key| (scan, *key)));
         }
         Ok(())
     }
@@ -215,7 +320,7 @@ impl<M: Media, C: Clock> ValueTrial<M, C> {
         mut tell: impl FnMut(u64),
     ) -> Result<(), ValueTrialError> {
         for (done, request) in (0..).zip(requests) {
-            while self.jobs.len() as u64 >= depth {
+            while self.under_way >= depth {
                 self.work()?;
             }
             self.begin(request)?;
@@ -223,7 +328,7 @@ impl<M: Media, C: Clock> ValueTrial<M, C> {
                 tell(done);
             }
         }
-        while !self.jobs.is_empty() {
+        while self.under_way > 0 {
             self.work()?;
         }
         Ok(())

@@ -18,6 +18,9 @@ use crate::steps::{Outcome, Steps};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+/// db_bench asks for Snappy by itself, and ends where RocksDB was built on a machine that has none.
+const NO_COMPRESSION: &str = "--compression_type=none";
+
 /// Names the folder with RocksDB's programs and the plugin.
 pub const VARIABLE: &str = "OPENFTL_ROCKSDB";
 
@@ -121,7 +124,7 @@ fn build(steps: &mut Steps, target: &Path) -> Option<String> {
         return None;
     }
     Some(format!(
-        "`openftl reproduce ox-lightlsm` and `cargo xtask bench rocksdb` find this RocksDB by themselves.\n{}",
+        "`openftl reproduce` (ox-lightlsm, ycsb-rocksdb) and `cargo xtask bench rocksdb` find this RocksDB by themselves.\n{}",
         how_to_use(&folder, &db_bench)
     ))
 }
@@ -154,7 +157,7 @@ fn trial(folder: &Path, db_bench: &str) -> Result<(), String> {
     std::fs::write(&drive, TRIAL_DRIVE).map_err(|error| format!("cannot write {}: {error}", drive.display()))?;
     let mut command = Command::new("env");
     command.arg(preload(folder)).arg(db_bench).arg(format!("--fs_uri=openftl://{}", drive.display()));
-    shell::run(command.args(["--db=/db", "--benchmarks=fillseq,readrandom", "--num=1000"]))
+    shell::run(command.args(["--db=/db", "--benchmarks=fillseq,readrandom", "--num=1000", NO_COMPRESSION]))
 }
 
 /// The variable that has a program load the plugin of `folder`.
@@ -174,7 +177,7 @@ fn how_to_use(folder: &Path, db_bench: &str) -> String {
     };
     format!(
         "\nRocksDB on a table drive:\n{make}env {} {db_bench} --fs_uri=openftl://{} --db=/db \
-         --benchmarks=fillseq,readrandom --reads=10000",
+         --benchmarks=fillseq,readrandom --reads=10000 {NO_COMPRESSION}",
         preload(folder),
         drive.display()
     )
@@ -279,7 +282,7 @@ const RELEASED: Library = Library { build: &["build", "--release", "--package", 
 const TESTED: Library =
     Library { build: &["build", "--workspace", "--features", crate::test::FEATURES], folder: "debug" };
 
-/// Builds the plugin for the RocksDB with these headers, and its test of every operation, into `folder`.
+/// Builds the plugin for the RocksDB with these headers, its tests, and the program that replays requests, into `folder`.
 fn plugin(target: &Path, drive: &Library, folder: &Path, headers: &Path, library: &str) -> Result<(), String> {
     shell::run(&mut shell::cargo(drive.build.iter().copied()))?;
     let built = folder.join("plugin");
@@ -294,7 +297,7 @@ fn plugin(target: &Path, drive: &Library, folder: &Path, headers: &Path, library
     configure.args(["-G", "Ninja", "-DOPENFTL_ROCKSDB_TESTS=ON", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON"]);
     shell::run(configure.arg("-DCMAKE_INSTALL_RPATH=$ORIGIN"))?;
     shell::run(Command::new("cmake").arg("--build").arg(&built))?;
-    for name in [PLUGIN, "operations", "full_drive"] {
+    for name in [PLUGIN, "operations", "full_drive", "replay"] {
         std::fs::copy(built.join(name), folder.join(name))
             .map_err(|error| format!("cannot keep {name} in {}: {error}", folder.display()))?;
     }

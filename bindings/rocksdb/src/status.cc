@@ -27,6 +27,7 @@ IOStatus Failure(openftl_status status, const std::string& about, const openftl_
       return IOStatus::InvalidArgument(path, message);
     case OPENFTL_NOT_SUPPORTED:
       return IOStatus::NotSupported(path, message);
+    case OPENFTL_CONFLICT:  // of pages alone
     case OPENFTL_EXISTS:
     case OPENFTL_TOO_LARGE:
     case OPENFTL_IO_ERROR:

@@ -115,7 +115,7 @@ pub struct Ext4 {
     _device: LoopDevice,
     export: Export,
     server: Server,
-    scratch: Scratch,
+    pub(crate) scratch: Scratch,
 }
 
 impl Ext4 {
@@ -129,9 +129,13 @@ impl Ext4 {
         Ok(Ext4 { mounted, _device: device, export, server, scratch })
     }
 
-    /// Runs db_bench on the file system, waits for its end and until all that it wrote is on the drive.
-    pub fn bench(&self, rocksdb: &RocksDb, arguments: &[String]) -> Result<Bench, ExperimentError> {
-        let mut command = rocksdb.db_bench();
+    /// Runs a program of RocksDB's on the file system, waits for its end and until all that it wrote is on the drive.
+    pub fn bench(
+        &self,
+        rocksdb: &RocksDb,
+        mut command: Command,
+        arguments: &[String],
+    ) -> Result<Bench, ExperimentError> {
         command.arg(format!("--db={}", self.mounted.0.join("db").display()));
         command.args(["--use_direct_reads", "--use_direct_io_for_flush_and_compaction"]).args(arguments);
         let servers = [&self.server.0, &self.export.child];

@@ -25,9 +25,8 @@ mod telling;
 
 use crate::ext4;
 use crate::rocksdb::{Bench, RocksDb};
-use crate::stack::{Drive, Room, Stack};
+use crate::stack::{Drive, Room, Stack, largest_table, slow_flash};
 use measured::{Churn, Measured, Results, Round};
-use openftl_core::BLOCK_BYTES;
 use openftl_experiments::{Assistant, Experiment, ExperimentError, Options, Paper, Run};
 use openftl_media::Profile;
 use telling::told;
@@ -111,23 +110,13 @@ const QUICK: Scale = Scale {
 
 impl Scale {
     fn table_bytes(&self, profile: &Profile) -> u64 {
-        u64::from(profile.groups * profile.pus_per_group * self.blocks_per_chunk) * BLOCK_BYTES as u64
+        largest_table(profile)
     }
 }
 
-/// The paper's drive: smaller chunks, so that a table over all of them is smaller; and everything takes longer, so that RocksDB
-/// waits for the drive and not for this machine.
+/// The paper's drive: smaller chunks, so that a table over all of them is smaller, and slower.
 fn nand(scale: &Scale) -> Result<Profile, ExperimentError> {
-    let mut profile = Profile::builtin(PROFILE)?;
-    profile.name = format!("{PROFILE}-slow");
-    profile.chip.blocks_per_chunk = scale.blocks_per_chunk;
-    profile.channel_mb_s /= scale.slower;
-    profile.cache.mb_s /= scale.slower;
-    profile.chip.erase_us *= scale.slower;
-    for times in [&mut profile.chip.read_us, &mut profile.chip.program_us] {
-        times.iter_mut().for_each(|time| *time *= scale.slower);
-    }
-    Ok(profile)
+    slow_flash(PROFILE, scale.slower, scale.blocks_per_chunk)
 }
 
 fn run(options: Options, assistant: &mut dyn Assistant) -> Result<Run, ExperimentError> {
@@ -204,7 +193,7 @@ impl Load<'_> {
             format!("--max_background_compactions={threads}"),
         ];
         arguments.extend(more.iter().map(|word| (*word).to_owned()));
-        drive.bench(&self.rocksdb, &arguments)
+        drive.bench(&self.rocksdb, self.rocksdb.db_bench(), &arguments)
     }
 
     fn round(&self, stack: Stack, threads: usize, next: &mut dyn FnMut(&str)) -> Result<Round, ExperimentError> {

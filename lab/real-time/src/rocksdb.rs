@@ -1,4 +1,4 @@
-//! A real RocksDB, as `cargo xtask rocksdb` leaves it: its `db_bench`, as a process of its own, and what it prints.
+//! A real RocksDB, as `cargo xtask rocksdb` leaves it: its `db_bench` and our `replay`, as processes of their own, and what they print.
 
 use openftl_drive::plugin::{PLUGIN, VARIABLE};
 use openftl_experiments::ExperimentError;
@@ -83,8 +83,24 @@ impl RocksDb {
         command
     }
 
+    /// The program that replays requests for keys, as `cargo xtask rocksdb` leaves it beside the plugin.
+    pub fn replay(&self) -> Result<Command, ExperimentError> {
+        let replay = self.folder.join("replay");
+        match replay.is_file() {
+            true => Ok(self.of_folder(&replay)),
+            false => Err(ExperimentError::Host(format!(
+                "there is no {}: `cargo xtask rocksdb` makes it now, and did not before",
+                replay.display()
+            ))),
+        }
+    }
+
     fn program(&self) -> Command {
-        let mut command = Command::new(&self.db_bench);
+        self.of_folder(&self.db_bench)
+    }
+
+    fn of_folder(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         command.env("LD_LIBRARY_PATH", &self.folder);
         command
     }
@@ -99,7 +115,8 @@ impl RocksDb {
         let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         if !output.status.success() {
             let last = errors.trim().rsplit(['\n', '\r']).next().unwrap_or_default();
-            return Err(ExperimentError::Host(format!("db_bench ended with {}: {last}", output.status)));
+            let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+            return Err(ExperimentError::Host(format!("{name} ended with {}: {last}", output.status)));
         }
         Ok(Bench {
             phases: phases(&text),
@@ -135,7 +152,7 @@ impl Bench {
     /// The benchmark of that name.
     pub fn phase(&self, name: &str) -> Result<&Phase, ExperimentError> {
         let found = self.phases.iter().find(|phase| phase.name == name);
-        found.ok_or_else(|| ExperimentError::Host(format!("db_bench printed no result of {name}")))
+        found.ok_or_else(|| ExperimentError::Host(format!("RocksDB's program printed no result of {name}")))
     }
 
     /// One of RocksDB's counters.

@@ -9,6 +9,7 @@
 
 use crate::ext4::{Ext4, openftl, program};
 use crate::rocksdb::{Bench, RocksDb, of_host};
+use openftl_core::BLOCK_BYTES;
 use openftl_drive::description::DriveDescription;
 use openftl_drive::table_drive::TableDrive;
 use openftl_experiments::ExperimentError;
@@ -16,6 +17,7 @@ use openftl_media::Profile;
 use openftl_tables::TablePlacement;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Scratch folders made so far: each has a name of its own.
@@ -23,6 +25,26 @@ static SCRATCHES: AtomicU64 = AtomicU64::new(0);
 
 /// The least by which a drive is made smaller until it fits on the device of a table drive.
 pub const STEP: u64 = 16 << 20;
+
+/// A builtin profile with chunks of so many blocks, so that a table over all of them is smaller; and everything takes so many times longer, so
+/// that RocksDB waits for the drive and not for this machine.
+pub fn slow_flash(name: &str, slower: u32, blocks_per_chunk: u32) -> Result<Profile, ExperimentError> {
+    let mut profile = Profile::builtin(name)?;
+    profile.name = format!("{name}-slow");
+    profile.chip.blocks_per_chunk = blocks_per_chunk;
+    profile.channel_mb_s /= slower;
+    profile.cache.mb_s /= slower;
+    profile.chip.erase_us *= slower;
+    for times in [&mut profile.chip.read_us, &mut profile.chip.program_us] {
+        times.iter_mut().for_each(|time| *time *= slower);
+    }
+    Ok(profile)
+}
+
+/// Bytes of a table that has a chunk on each die.
+pub fn largest_table(profile: &Profile) -> u64 {
+    u64::from(profile.groups * profile.pus_per_group * profile.chip.blocks_per_chunk) * BLOCK_BYTES as u64
+}
 
 /// One way to keep a database on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,14 +216,26 @@ impl Drive {
         }
     }
 
-    /// Runs db_bench on the drive, and waits for its end.
-    pub fn bench(&self, rocksdb: &RocksDb, arguments: &[String]) -> Result<Bench, ExperimentError> {
+    /// The folder that it is in.
+    pub fn scratch(&self) -> &Scratch {
+        match self {
+            Drive::OfPlugin(scratch) => scratch,
+            Drive::Ext4(ext4) => &ext4.scratch,
+        }
+    }
+
+    /// Runs a program of RocksDB's on the drive, with the words of db_bench, and waits for its end.
+    pub fn bench(
+        &self,
+        rocksdb: &RocksDb,
+        mut command: Command,
+        arguments: &[String],
+    ) -> Result<Bench, ExperimentError> {
         let scratch = match self {
             Drive::OfPlugin(scratch) => scratch,
-            Drive::Ext4(ext4) => return ext4.bench(rocksdb, arguments),
+            Drive::Ext4(ext4) => return ext4.bench(rocksdb, command, arguments),
         };
         let statistics = scratch.file("statistics.json");
-        let mut command = rocksdb.db_bench();
         command.env("LD_PRELOAD", rocksdb.plugin()).env("OPENFTL_STATISTICS", &statistics);
         command.arg(format!("--fs_uri=openftl://{}", scratch.drive_description().display()));
         command.arg("--db=/db").args(arguments);

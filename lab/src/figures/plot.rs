@@ -25,6 +25,8 @@ pub enum Spread {
     Decades,
     /// Shares of a whole, 0 to below 1: from 0% to 90% as much room as from 90% to 99%, and so on.
     Nines,
+    /// Names, each of which takes as much room: a value is the place of its name among them, from 0 on.
+    Names(&'static [&'static str]),
 }
 
 /// An axis.
@@ -55,6 +57,12 @@ impl Axis {
     #[must_use]
     pub const fn nines(name: &'static str) -> Axis {
         Axis { name, unit: "", spread: Spread::Nines }
+    }
+
+    /// Names, in their order.
+    #[must_use]
+    pub const fn names(name: &'static str, names: &'static [&'static str]) -> Axis {
+        Axis { name, unit: "", spread: Spread::Names(names) }
     }
 }
 
@@ -424,6 +432,7 @@ impl Scale {
         match spread {
             Spread::Even => Scale::to(values.iter().copied().fold(0.0, f64::max)),
             Spread::Nines => Scale { spread, start: 0.0, end: NINES_MAX, step: 1.0 },
+            Spread::Names(names) => Scale { spread, start: -0.5, end: names.len().max(1) as f64 - 0.5, step: 1.0 },
             Spread::Decades => {
                 let powers = values.iter().filter(|value| **value > 0.0).map(|value| value.log10());
                 let (least, most) = powers.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), power| {
@@ -447,7 +456,7 @@ impl Scale {
     /// Where along the axis `value` lies, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
         let place = match self.spread {
-            Spread::Even => value,
+            Spread::Even | Spread::Names(_) => value,
             Spread::Decades => value.max(f64::MIN_POSITIVE).log10(),
             Spread::Nines => -(1.0 - value).max(f64::MIN_POSITIVE).log10(),
         };
@@ -456,10 +465,12 @@ impl Scale {
 
     /// Values that are marked.
     fn ticks(&self) -> impl Iterator<Item = f64> + '_ {
-        (0..=((self.end - self.start) / self.step).round() as u32).map(|tick| {
-            let place = self.start + f64::from(tick) * self.step;
+        // Names are in the middle of their room.
+        let first = if matches!(self.spread, Spread::Names(_)) { 0.0 } else { self.start };
+        (0..=((self.end - first) / self.step + 1e-9).floor() as u32).map(move |tick| {
+            let place = first + f64::from(tick) * self.step;
             match self.spread {
-                Spread::Even => place,
+                Spread::Even | Spread::Names(_) => place,
                 Spread::Decades => 10f64.powf(place),
                 Spread::Nines => 1.0 - 10f64.powf(-place),
             }
@@ -470,6 +481,7 @@ impl Scale {
         let decimals = |step: f64| (-step.log10().floor()).max(0.0) as usize;
         match self.spread {
             Spread::Even => format!("{value:.*}", decimals(self.step)),
+            Spread::Names(names) => names.get(value as usize).copied().unwrap_or_default().to_owned(),
             Spread::Decades if value >= 1.0 => crate::picture::thousands(value.round() as u64),
             Spread::Decades => format!("{value:.*}", decimals(value)),
             Spread::Nines => {
@@ -579,6 +591,9 @@ pub(super) mod tests {
         assert_eq!(labels.join(" ").replace('\u{202F}', ""), "1 10 100 1000 10000 100000");
         assert!((decades.share(1000.0) - 0.6).abs() < 1e-9 && decades.share(0.0) == 0.0);
         let nines = Scale::of(Spread::Nines, &[]);
+        let names = Scale::of(Spread::Names(&["load", "a", "b"]), &[]);
+        assert_eq!(names.ticks().map(|tick| names.label(tick)).collect::<Vec<_>>(), ["load", "a", "b"]);
+        assert_eq!([0.0, 1.0, 2.0].map(|place| names.share(place)), [1.0 / 6.0, 0.5, 5.0 / 6.0]);
         let labels: Vec<String> = nines.ticks().map(|tick| nines.label(tick)).collect();
         assert_eq!(labels.join(" "), "0% 90% 99% 99.9% 99.99%");
         assert!((nines.share(0.99) - 0.5).abs() < 1e-9 && nines.share(1.0) == 1.0);

@@ -16,13 +16,13 @@ Examples:
 Verdicts: *reproduced*, the effect is the paper's to within 30 %, or what the claim says; *direction only*, it points the same
 way, or the paper gives no figure; *not reproduced*. The verdict is that of most seeds. Checks are this project's own claims.
 
-kv-target, ox-copies and ox-lightlsm run on a real clock: this machine has a part in their figures, and they run with one seed
-unless told otherwise. All others run in virtual time: the same seeds give the same figures, but for CPU times.
+kv-target, ox-copies, ox-lightlsm and ycsb-rocksdb run on a real clock: this machine has a part in their figures, and they run
+with one seed unless told otherwise. All others run in virtual time: the same seeds give the same figures, but for CPU times.
 
 Exit codes: 0 it ran, and every check holds; 1 one does not, or it came to no end; 2 there is no such experiment.";
 
 /// Experiments that there are.
-pub const EXPERIMENTS: [&str; 13] = [
+pub const EXPERIMENTS: [&str; 14] = [
     "ox-recovery",
     "recovery-scale",
     "flashalloc",
@@ -36,6 +36,7 @@ pub const EXPERIMENTS: [&str; 13] = [
     "kv-target",
     "ox-copies",
     "ox-lightlsm",
+    "ycsb-rocksdb",
 ];
 
 #[derive(Args, Debug)]

@@ -293,7 +293,7 @@ fn check_part(page: &str, part: Part, needs: &[Need]) {
         let target = place.join("target/rocksdb-debian");
         fs::create_dir_all(target.join("tools")).expect("a new folder");
         // A RocksDB that is not Debian's has its programs beside the plugin.
-        for name in ["libopenftl_rocksdb.so", "librocksdb.so.11", "db_bench", "tools/ldb", "tools/sst_dump"] {
+        for name in ["libopenftl_rocksdb.so", "librocksdb.so.11", "db_bench", "replay", "tools/ldb", "tools/sst_dump"] {
             if built.join(name).is_file() {
                 fs::copy(built.join(name), target.join(name)).expect("room for a file");
             }

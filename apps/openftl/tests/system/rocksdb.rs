@@ -400,7 +400,7 @@ fn what_is_no_table_drive_or_in_use_is_refused_with_a_reason() {
     user.kill();
 }
 
-/// `openftl reproduce ox-lightlsm`, in a folder of its own.
+/// `openftl reproduce` with an experiment on a small scale, in a folder of its own.
 struct Experiment {
     running: Running,
     /// What all that it makes and mounts has in its name.
@@ -409,10 +409,10 @@ struct Experiment {
 }
 
 impl Experiment {
-    fn start() -> Experiment {
+    fn start(name: &str) -> Experiment {
         let out = tempfile::tempdir().expect("a folder for its files");
         let place = out.path().to_str().unwrap();
-        let running = Running::start(&openftl(), ["reproduce", "ox-lightlsm", "--quick", "--json", "--out", place]);
+        let running = Running::start(&openftl(), ["reproduce", name, "--quick", "--json", "--out", place]);
         let name = format!("openftl-lightlsm-{}-", running.child.id());
         Experiment { running, name, _out: out }
     }
@@ -456,7 +456,7 @@ fn the_experiment_has_figures_of_every_stack_and_leaves_nothing_behind() {
     if !runs_here(&OF_EXT4) {
         return;
     }
-    let Experiment { running, name, _out } = Experiment::start();
+    let Experiment { running, name, _out } = Experiment::start("ox-lightlsm");
     // What its checks say on a small scale is chance, and so is its exit code.
     let ended = running.wait();
     let report: serde_json::Value =
@@ -474,11 +474,39 @@ fn the_experiment_has_figures_of_every_stack_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn every_store_of_keys_answers_the_same_mixes_of_ycsb() {
+    if !runs_here(&OF_EXT4) {
+        return;
+    }
+    let Experiment { running, name, _out } = Experiment::start("ycsb-rocksdb");
+    let ended = running.wait();
+    let report: serde_json::Value =
+        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"));
+    let tables = report["tables"].as_array().unwrap();
+    for mix in ["load", "a", "e"] {
+        for store in ["values", "RocksDB, tables", "RocksDB, zones", "RocksDB, ALFS", "RocksDB, ext4"] {
+            let row = |table: usize| {
+                let rows = tables[table]["rows"].as_array().unwrap();
+                let found = rows.iter().find(|row| row[0] == mix && row[1] == store);
+                found.unwrap_or_else(|| panic!("no row of {mix} on {store}: {ended}")).as_array().unwrap()
+            };
+            let figures = [2, 5, 6, 7, 8].map(|column: usize| &row(0)[column]);
+            assert!(figures.iter().all(|figure| figure.is_number()), "{:?}", row(0));
+            // A value is programmed once at least; of few values nothing is told.
+            assert!(row(0)[4].as_f64().map_or(mix == "e", |waf| waf >= 1.0), "{:?}", row(0));
+            assert_eq!(row(0)[8], 0, "a read found nothing: {:?}", row(0));
+            assert!(row(1)[if mix == "load" { 5 } else { 2 }].is_number(), "{:?}", row(1));
+        }
+    }
+    Experiment::left_nothing(&name);
+}
+
+#[test]
 fn the_experiment_is_stopped_while_its_file_system_is_mounted_and_takes_it_down() {
     if !runs_here(&OF_EXT4) {
         return;
     }
-    let Experiment { mut running, name, _out } = Experiment::start();
+    let Experiment { mut running, name, _out } = Experiment::start("ox-lightlsm");
     wait_for("a file system of the experiment's", || {
         assert!(running.ended().is_none(), "it goes on until it is stopped");
         mounts().lines().any(|line| line.contains(&name) && line.contains(" ext4 ")).then_some(())
