@@ -482,6 +482,8 @@ impl Scale {
         match self.spread {
             Spread::Even => format!("{value:.*}", decimals(self.step)),
             Spread::Names(names) => names.get(value as usize).copied().unwrap_or_default().to_owned(),
+            // There is room for six digits.
+            Spread::Decades if value >= 1e6 => format!("{} M", crate::picture::thousands((value / 1e6).round() as u64)),
             Spread::Decades if value >= 1.0 => crate::picture::thousands(value.round() as u64),
             Spread::Decades => format!("{value:.*}", decimals(value)),
             Spread::Nines => {
@@ -591,6 +593,9 @@ pub(super) mod tests {
         assert_eq!(labels.join(" ").replace('\u{202F}', ""), "1 10 100 1000 10000 100000");
         assert!((decades.share(1000.0) - 0.6).abs() < 1e-9 && decades.share(0.0) == 0.0);
         let nines = Scale::of(Spread::Nines, &[]);
+        let millions = Scale::of(Spread::Decades, &[2e5, 3e7]);
+        let labels: Vec<String> = millions.ticks().map(|tick| millions.label(tick)).collect();
+        assert_eq!(labels.join(", ").replace('\u{202F}', " "), "100 000, 1 M, 10 M, 100 M");
         let names = Scale::of(Spread::Names(&["load", "a", "b"]), &[]);
         assert_eq!(names.ticks().map(|tick| names.label(tick)).collect::<Vec<_>>(), ["load", "a", "b"]);
         assert_eq!([0.0, 1.0, 2.0].map(|place| names.share(place)), [1.0 / 6.0, 0.5, 5.0 / 6.0]);
