@@ -30,14 +30,16 @@ pub enum ValueTrialError {
         /// The number of the key that it begins with.
         first: u64,
     },
-    /// A value is not as long as those that were stored.
-    #[error("the value of key {number} has {bytes} bytes, and {expected} were stored")]
+    /// A value is not as long as those that were stored, or not that of its key.
+    #[error("under {key:?} there are {bytes} bytes of key {found}, and {expected} bytes of its own were stored")]
     WrongData {
-        /// The number of the key.
-        number: u64,
-        /// Its bytes.
+        /// The key.
+        key: Key,
+        /// The bytes of its value.
         bytes: u32,
-        /// Those of all values.
+        /// The number of the key in it.
+        found: u64,
+        /// Bytes of all values.
         expected: usize,
     },
 }
@@ -125,6 +127,11 @@ pub fn key(number: u64) -> Key {
     Key::new(&bits.to_be_bytes()).expect("eight bytes are a key")
 }
 
+/// The key that a job is at.
+fn key_of(job: &Job) -> Key {
+    job.of_scan.map_or_else(|| key(job.what.key()), |(_, key)| key)
+}
+
 impl<M: Media, C: Clock> ValueTrial<M, C> {
     /// A host of a new drive, whose values all have so many bytes.
     #[must_use]
@@ -170,6 +177,11 @@ impl<M: Media, C: Clock> ValueTrial<M, C> {
         self.ask(Job { began, what, is_written: false, of_scan: None, frames: given })
     }
 
+    /// Bytes of a value that have the number of its key.
+    fn marked(&self) -> usize {
+        self.value.len().min(size_of::<u64>())
+    }
+
     fn value_frames(&self) -> usize {
         self.value.len().div_ceil(BLOCK_BYTES)
     }
@@ -204,9 +216,11 @@ impl<M: Media, C: Clock> ValueTrial<M, C> {
     /// Asks the drive what a job is at. Returns it if the drive is busy.
     fn try_to_ask(&mut self, job: Job) -> Result<Option<Job>, ValueTrialError> {
         self.next_tag += 1;
-        // Each value differs from the one before it.
-        let from = (self.chance.next_u64() % (BLOCK_BYTES as u64)) as usize % (self.value.len() + 1);
-        let pieces = [&self.value[from..], &self.value[..from]];
+        // Each value has the number of its key, and differs from the one before it.
+        let number = job.what.key().to_le_bytes();
+        let (number, body) = (&number[..self.marked()], &self.value[self.marked()..]);
+        let from = (self.chance.next_u64() % (BLOCK_BYTES as u64)) as usize % (body.len() + 1);
+        let pieces = [number, &body[from..], &body[..from]];
         let retrieve = |key: Key| ValueRequest::Retrieve { key, frames: &job.frames };
         let store = |number: u64| ValueRequest::Store {
             key: key(number),
@@ -249,25 +263,18 @@ impl<M: Media, C: Clock> ValueTrial<M, C> {
                 result?;
                 continue;
             };
-            let bytes = match (result, job.what) {
-                (Ok(facts), _) => facts.bytes,
+            let is_list = matches!(job.what, KeyRequest::Scan(..)) && job.of_scan.is_none();
+            match (result, job.what) {
+                (Ok(facts), _) if is_list => self.read_values(tag, &job, facts.bytes as usize)?,
+                (Ok(facts), _) => self.expect(&job, facts.bytes)?,
                 // What was inserted last may not be there yet.
-                (Err(ValueError::NoKey), KeyRequest::Read(_)) => {
-                    self.missing += 1;
-                    self.value.len() as u32
-                }
+                (Err(ValueError::NoKey), KeyRequest::Read(_)) => self.missing += 1,
                 (Err(error), _) => return Err(error.into()),
-            };
+            }
             if matches!(job.what, KeyRequest::ReadModifyWrite(_)) && !job.is_written {
                 job.is_written = true;
                 self.ask(job)?;
                 continue;
-            }
-            let is_list = matches!(job.what, KeyRequest::Scan(..)) && job.of_scan.is_none();
-            if is_list {
-                self.read_values(tag, &job, bytes as usize)?;
-            } else {
-                self.expect_whole(job.what, bytes)?;
             }
             job.frames.iter().for_each(|frame| self.drive.frames_mut().release(*frame));
             let scan = job.of_scan.map_or(tag, |(scan, _)| scan);
@@ -284,14 +291,21 @@ impl<M: Media, C: Clock> ValueTrial<M, C> {
         Ok(())
     }
 
-    /// An error unless a value has all its bytes.
-    fn expect_whole(&self, what: KeyRequest, bytes: u32) -> Result<(), ValueTrialError> {
-        let expected = self.value.len();
-        match what {
-            KeyRequest::Read(number) | KeyRequest::Scan(number, _) if bytes as usize != expected => {
-                Err(ValueTrialError::WrongData { number, bytes, expected })
-            }
-            _ => Ok(()),
+    /// An error if a job has read a value, and not the whole one of its key.
+    fn expect(&self, job: &Job, bytes: u32) -> Result<(), ValueTrialError> {
+        let (wanted, expected) = (key_of(job), self.value.len());
+        let is_read = !job.frames.is_empty() && !job.is_written;
+        if !is_read {
+            return Ok(());
+        }
+        let mut number = [0; size_of::<u64>()];
+        number[..self.marked()].copy_from_slice(&self.drive.frames().bytes(job.frames[0])[..self.marked()]);
+        let found = u64::from_le_bytes(number);
+        // Very short values have only a part of it.
+        let is_its_own = key(found) == wanted || self.marked() < size_of::<u64>();
+        match bytes as usize == expected && is_its_own {
+            true => Ok(()),
+            false => Err(ValueTrialError::WrongData { key: wanted, bytes, found, expected }),
         }
     }
 
@@ -343,5 +357,66 @@ impl<M: Media, C: Clock> ValueTrial<M, C> {
         let (now, tag) = (self.clock.now(), self.next_tag);
         self.drive.submit(now, tag, ValueRequest::Flush)?;
         self.work()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openftl_core::VirtualClock;
+    use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+    use openftl_parts::Config;
+    use openftl_values::{Ftl, ValueConfig};
+
+    const VALUE_BYTES: u32 = 700;
+
+    fn trial() -> ValueTrial<EmulatedDevice, VirtualClock> {
+        let profile = Profile::builtin("tiny").unwrap();
+        let config = Config { capacity_blocks: 1024, payload: FrameForm::Bytes, ..Config::default() };
+        let shape = profile.geometry(profile.chunks_per_pu).unwrap();
+        let chunks = openftl_pages::chunks_per_pu(&shape, &config, 4 << 20).unwrap();
+        let device = EmulatedDevice::new(profile, chunks, Store::Ram, Timing::Modelled, 1).unwrap();
+        let mut clock = VirtualClock::default();
+        let drive = ValueFtl::format(device, config, ValueConfig::default(), &mut clock).unwrap();
+        let mut trial = ValueTrial::new(drive, clock, VALUE_BYTES, 1);
+        trial.run((0..300).map(KeyRequest::Insert), 8, |_| ()).unwrap();
+        trial
+    }
+
+    #[test]
+    fn a_scan_ends_when_the_values_of_its_keys_were_read() {
+        let mut trial = trial();
+        let before = *trial.drive.statistics();
+        trial
+            .run([KeyRequest::Scan(7, 50), KeyRequest::Scan(0, 3), KeyRequest::Scan(299, 1)].into_iter(), 2, |_| ())
+            .unwrap();
+        let statistics = trial.drive.statistics();
+        // There are at least three keys from each of them on but the last few.
+        let read = statistics.retrieves - before.retrieves;
+        assert!((3..=54).contains(&read), "{read} values");
+        assert_eq!((trial.latencies.reads.len(), trial.under_way, trial.missing), (3, 0, 0));
+        assert!(trial.scans.is_empty() && trial.unread.is_empty() && trial.jobs.is_empty());
+    }
+
+    #[test]
+    fn the_value_of_another_key_and_one_of_another_length_end_a_trial() {
+        for (number, bytes) in [(4_u64, VALUE_BYTES), (3, VALUE_BYTES - 1)] {
+            for read in [KeyRequest::Read(3), KeyRequest::ReadModifyWrite(3), KeyRequest::Scan(3, 1)] {
+                let mut trial = trial();
+                let rest = vec![0; bytes as usize - 8];
+                let pieces = [&number.to_le_bytes()[..], &rest];
+                let (value, durability) = (Value::Pieces(&pieces), Durability::Volatile);
+                let store = ValueRequest::Store { key: key(3), value, condition: Condition::Always, durability };
+                trial.drive.submit(trial.clock.now(), 0, store).unwrap();
+                trial.work().unwrap();
+                let error = trial.run([read].into_iter(), 1, |_| ()).unwrap_err();
+                let expected = VALUE_BYTES as usize;
+                assert_eq!(
+                    error,
+                    ValueTrialError::WrongData { key: key(3), bytes, found: number, expected },
+                    "{read:?}"
+                );
+            }
+        }
     }
 }

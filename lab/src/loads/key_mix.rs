@@ -68,6 +68,20 @@ pub enum KeyRequest {
     ReadModifyWrite(u64),
 }
 
+impl KeyRequest {
+    /// The number of the key, of a scan of the first one.
+    #[must_use]
+    pub fn key(self) -> u64 {
+        match self {
+            KeyRequest::Read(key)
+            | KeyRequest::Update(key)
+            | KeyRequest::Insert(key)
+            | KeyRequest::Scan(key, _)
+            | KeyRequest::ReadModifyWrite(key) => key,
+        }
+    }
+}
+
 /// See the module. A load without an end.
 #[derive(Clone, Debug)]
 pub struct KeyLoad {

@@ -47,17 +47,6 @@ fn of_drive(error: impl std::fmt::Display) -> ExperimentError {
     ExperimentError::Host(format!("the block drive below slots: {error}"))
 }
 
-/// The key that a request is for.
-fn key_of(what: KeyRequest) -> u64 {
-    match what {
-        KeyRequest::Read(key)
-        | KeyRequest::Update(key)
-        | KeyRequest::Insert(key)
-        | KeyRequest::ReadModifyWrite(key)
-        | KeyRequest::Scan(key, _) => key,
-    }
-}
-
 impl Slots {
     pub fn new(drive: BlockFtl<EmulatedDevice>, clock: VirtualClock, value_bytes: usize) -> Slots {
         Slots {
@@ -112,7 +101,7 @@ impl Slots {
             while self.under_way >= depth {
                 self.work()?;
             }
-            let (block, _) = self.place(key_of(request));
+            let (block, _) = self.place(request.key());
             let since = self.clock.now();
             if let KeyRequest::Insert(key) = request {
                 assert_eq!(self.versions.len() as u64, key, "keys are inserted in their order");
@@ -142,7 +131,7 @@ impl Slots {
 
     fn read(&mut self, block: u64, job: Job) -> Result<(), ExperimentError> {
         // The first of a block finds nothing there.
-        if matches!(job.what, KeyRequest::Insert(_)) && self.place(key_of(job.what)).1 == 0 {
+        if matches!(job.what, KeyRequest::Insert(_)) && self.place(job.what.key()).1 == 0 {
             self.drive.frames_mut().bytes_mut(job.frame).fill(0);
             return self.write(block, job);
         }
@@ -152,7 +141,7 @@ impl Slots {
     }
 
     fn write(&mut self, block: u64, mut job: Job) -> Result<(), ExperimentError> {
-        let key = key_of(job.what);
+        let key = job.what.key();
         let (at, length) = (self.place(key).1, self.value_bytes);
         let version = self.versions[key as usize] + 1;
         let slot = &mut self.drive.frames_mut().bytes_mut(job.frame)[at..at + length];
@@ -207,7 +196,7 @@ impl Slots {
         if !job.is_writing {
             let is_new = matches!(job.what, KeyRequest::Insert(_));
             if !is_new {
-                self.expect(key_of(job.what), job.frame)?;
+                self.expect(job.what.key(), job.frame)?;
             }
             if !matches!(job.what, KeyRequest::Read(_)) {
                 return self.write(block, job);

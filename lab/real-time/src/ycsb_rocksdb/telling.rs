@@ -184,7 +184,7 @@ fn checks(measured: &[Measured]) -> Vec<Check> {
             check: "no read finds nothing but in mix d, which reads what is being inserted",
             holds: missing == 0,
             measured: format!("{missing} reads found nothing"),
-            why: "All values that are read have the number of their key, too, or the run ends.",
+            why: "All values that are read have their length and the number of their key, too, or the run ends.",
         },
         Check {
             claim: "A key-value drive writes less flash than RocksDB for the same updates.",
