@@ -42,7 +42,8 @@ using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void Fail(const std::string& what) {
   std::fprintf(stderr, "replay: %s\n", what.c_str());
-  std::exit(1);
+  // Other threads are at work, and nothing of them may be taken down below them.
+  std::_Exit(1);
 }
 
 void Check(const rocksdb::Status& status, const char* what) {
@@ -63,9 +64,14 @@ std::vector<Request> ReadRequests(const std::string& file) {
   std::vector<Request> requests;
   for (std::string line; std::getline(lines, line);) {
     Request request = {};
-    const int words = std::sscanf(line.c_str(), "%c %lu %u", &request.kind, &request.key, &request.count);
-    const bool is_known = words >= 2 && std::strchr("iurms", request.kind) != nullptr;
-    if (!is_known || (request.kind == 's') != (words == 3)) {
+    int end = -1;
+    if (line[0] == 's') {
+      std::sscanf(line.c_str(), "%c %lu %u%n", &request.kind, &request.key, &request.count, &end);
+    } else if (std::strchr("iurm", line[0]) != nullptr) {
+      std::sscanf(line.c_str(), "%c %lu%n", &request.kind, &request.key, &end);
+    }
+    // Nothing was missing, and nothing is left.
+    if (end != static_cast<int>(line.size())) {
       Fail("--requests=" + file + ": line " + std::to_string(requests.size() + 1) + " is \"" + line +
            "\": expected one of i, r, u, m and a key, or s, a key and a count");
     }

@@ -130,14 +130,9 @@ impl Ext4 {
     }
 
     /// Runs a program of RocksDB's on the file system, waits for its end and until all that it wrote is on the drive.
-    pub fn bench(
-        &self,
-        rocksdb: &RocksDb,
-        mut command: Command,
-        arguments: &[String],
-    ) -> Result<Bench, ExperimentError> {
+    pub fn bench(&self, rocksdb: &RocksDb, mut command: Command) -> Result<Bench, ExperimentError> {
         command.arg(format!("--db={}", self.mounted.0.join("db").display()));
-        command.args(["--use_direct_reads", "--use_direct_io_for_flush_and_compaction"]).args(arguments);
+        command.args(["--use_direct_reads", "--use_direct_io_for_flush_and_compaction"]);
         let servers = [&self.server.0, &self.export.child];
         let cpu_seconds = || servers.map(|child| cpu_seconds(child.id())).into_iter().sum::<Result<f64, _>>();
         let (counts, cpu) = (self.server.counts(&self.scratch)?, cpu_seconds()?);

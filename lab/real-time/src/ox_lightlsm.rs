@@ -193,7 +193,9 @@ impl Load<'_> {
             format!("--max_background_compactions={threads}"),
         ];
         arguments.extend(more.iter().map(|word| (*word).to_owned()));
-        drive.bench(&self.rocksdb, self.rocksdb.db_bench(), &arguments)
+        let mut db_bench = self.rocksdb.db_bench();
+        db_bench.args(arguments);
+        drive.bench(&self.rocksdb, db_bench)
     }
 
     fn round(&self, stack: Stack, threads: usize, next: &mut dyn FnMut(&str)) -> Result<Round, ExperimentError> {

@@ -224,21 +224,16 @@ impl Drive {
         }
     }
 
-    /// Runs a program of RocksDB's on the drive, with the words of db_bench, and waits for its end.
-    pub fn bench(
-        &self,
-        rocksdb: &RocksDb,
-        mut command: Command,
-        arguments: &[String],
-    ) -> Result<Bench, ExperimentError> {
+    /// Runs db_bench or a program with its words on the drive, and waits for its end.
+    pub fn bench(&self, rocksdb: &RocksDb, mut command: Command) -> Result<Bench, ExperimentError> {
         let scratch = match self {
             Drive::OfPlugin(scratch) => scratch,
-            Drive::Ext4(ext4) => return ext4.bench(rocksdb, command, arguments),
+            Drive::Ext4(ext4) => return ext4.bench(rocksdb, command),
         };
         let statistics = scratch.file("statistics.json");
         command.env("LD_PRELOAD", rocksdb.plugin()).env("OPENFTL_STATISTICS", &statistics);
         command.arg(format!("--fs_uri=openftl://{}", scratch.drive_description().display()));
-        command.arg("--db=/db").args(arguments);
+        command.arg("--db=/db");
         let bench = rocksdb.run(command)?;
         let drive = std::fs::read_to_string(&statistics).map_err(of_host)?;
         Ok(Bench { drive: serde_json::from_str(&drive).map_err(of_host)?, ..bench })

@@ -251,6 +251,9 @@ fn on_values(
     step: &Step,
     assistant: &mut dyn Assistant,
 ) -> Result<Measured, ExperimentError> {
+    let blocks_read =
+        |trial: &ValueTrial<EmulatedDevice, WallClock>| trial.drive.block().media().statistics().blocks_read;
+    let read_before = blocks_read(trial);
     trial.drive.reset_statistics();
     (trial.latencies, trial.missing) = (Latencies::default(), 0);
     let (began, cpu_began) = (trial.clock.now(), assistant.cpu_time());
@@ -269,7 +272,7 @@ fn on_values(
         stored_bytes: statistics.bytes_stored as f64,
         table_bytes: None,
         programmed_bytes: trial.nand_bytes() as f64,
-        read_bytes: (trial.drive.store().statistics().0.host_blocks_read * BLOCK_BYTES as u64) as f64,
+        read_bytes: ((blocks_read(trial) - read_before) * BLOCK_BYTES as u64) as f64,
         cpu_seconds: cpu.as_secs_f64(),
         index_bytes: trial.drive.index_bytes() as f64,
         missing: trial.missing,
@@ -300,15 +303,15 @@ fn on_rocksdb(
 ) -> Result<Measured, ExperimentError> {
     let file = drive.scratch().file("requests.txt");
     std::fs::write(&file, lines(&step.requests)).map_err(of_host)?;
-    let arguments = [
+    let mut replay = rocksdb.replay()?;
+    replay.args([
         format!("--requests={}", file.display()),
         format!("--name={}", step.mix),
         format!("--threads={DEPTH}"),
         format!("--value_size={VALUE_BYTES}"),
         format!("--write_buffer_size={}", largest_table(profile)),
-    ];
-    let bench = drive.bench(rocksdb, rocksdb.replay()?, &arguments)?;
-    of_bench(stack, step, &bench)
+    ]);
+    of_bench(stack, step, &drive.bench(rocksdb, replay)?)
 }
 
 fn of_bench(stack: Stack, step: &Step, bench: &Bench) -> Result<Measured, ExperimentError> {

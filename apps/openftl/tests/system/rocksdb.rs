@@ -400,6 +400,31 @@ fn what_is_no_table_drive_or_in_use_is_refused_with_a_reason() {
     user.kill();
 }
 
+#[test]
+fn a_replay_names_the_line_that_it_cannot_read_and_the_value_that_is_not_its_keys() {
+    if !runs_here(&[Need::RocksDb]) {
+        return;
+    }
+    let drive = FileDrive::create(TABLES, "cosmos", "512MiB", "instant");
+    let requests = drive.folder.path().join("requests.txt");
+    let replay = |lines: &str| {
+        std::fs::write(&requests, lines).unwrap();
+        let file = format!("--requests={}", requests.display());
+        drive.run("replay", &["--db=/db", &file, "--value_size=16", "--threads=2", "--write_buffer_size=1000000"])
+    };
+    for wrong in ["", "x 1", "r", "r one", "r 1 2", "s 1", "s 1 2 3", "i 1x"] {
+        replay(&format!("i 7\n{wrong}\n")).failed().saying(&["line 2 is", &format!("\"{wrong}\""), "expected"]);
+    }
+    replay("i 1\ni 2\nu 1\nm 2\n").succeeded().printing(&["4 operations", "replay.missing COUNT : 0"]);
+    replay("r 1\nr 2\nr 3\n").succeeded().printing(&["3 operations", "replay.missing COUNT : 1"]);
+    // The key of number 1, with the value of number 3.
+    let (key, value) = ("0x9E3779B97F4A7C15", "0x03000000000000000000000000000000");
+    drive.run("ldb", &["--db=/db", "--hex", "put", key, value]).succeeded();
+    for read in ["r 1", "m 1", "s 1 1"] {
+        replay(read).failed().saying(&["of key 3", "9E3779B97F4A7C15"]);
+    }
+}
+
 /// `openftl reproduce` with an experiment on a small scale, in a folder of its own.
 struct Experiment {
     running: Running,
@@ -415,6 +440,14 @@ impl Experiment {
         let running = Running::start(&openftl(), ["reproduce", name, "--quick", "--json", "--out", place]);
         let name = format!("openftl-lightlsm-{}-", running.child.id());
         Experiment { running, name, _out: out }
+    }
+
+    /// What it tells at its end; nothing of it is left then. What its checks say on a small scale is chance, and so is its exit code.
+    fn report(self) -> Value {
+        let ended = self.running.wait();
+        let report = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"));
+        Experiment::left_nothing(&self.name);
+        report
     }
 
     /// Asserts that it left nothing mounted, no file, and no process.
@@ -456,13 +489,9 @@ fn the_experiment_has_figures_of_every_stack_and_leaves_nothing_behind() {
     if !runs_here(&OF_EXT4) {
         return;
     }
-    let Experiment { running, name, _out } = Experiment::start("ox-lightlsm");
-    // What its checks say on a small scale is chance, and so is its exit code.
-    let ended = running.wait();
-    let report: serde_json::Value =
-        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"));
+    let report = Experiment::start("ox-lightlsm").report();
     let rows = |table: usize| report["tables"][table]["rows"].as_array().unwrap();
-    assert_eq!([rows(0).len(), rows(1).len(), rows(2).len()], [3 * 2 * 6, 2 * 6, 4 * 6], "{ended}");
+    assert_eq!([rows(0).len(), rows(1).len(), rows(2).len()], [3 * 2 * 6, 2 * 6, 4 * 6], "{report}");
     for row in rows(0).iter().chain(rows(2)) {
         let figures = &row.as_array().unwrap()[3..];
         assert!(figures.iter().all(serde_json::Value::is_number), "{row}: every figure is there");
@@ -470,7 +499,6 @@ fn the_experiment_has_figures_of_every_stack_and_leaves_nothing_behind() {
     for stack in ["zones", "ALFS", "ext4 on block"] {
         assert!(rows(2).iter().any(|row| row[2] == stack), "{stack}");
     }
-    Experiment::left_nothing(&name);
 }
 
 #[test]
@@ -478,17 +506,14 @@ fn every_store_of_keys_answers_the_same_mixes_of_ycsb() {
     if !runs_here(&OF_EXT4) {
         return;
     }
-    let Experiment { running, name, _out } = Experiment::start("ycsb-rocksdb");
-    let ended = running.wait();
-    let report: serde_json::Value =
-        serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended}"));
+    let report = Experiment::start("ycsb-rocksdb").report();
     let tables = report["tables"].as_array().unwrap();
     for mix in ["load", "a", "e"] {
         for store in ["values", "RocksDB, tables", "RocksDB, zones", "RocksDB, ALFS", "RocksDB, ext4"] {
             let row = |table: usize| {
                 let rows = tables[table]["rows"].as_array().unwrap();
                 let found = rows.iter().find(|row| row[0] == mix && row[1] == store);
-                found.unwrap_or_else(|| panic!("no row of {mix} on {store}: {ended}")).as_array().unwrap()
+                found.unwrap_or_else(|| panic!("no row of {mix} on {store}: {report}")).as_array().unwrap()
             };
             let figures = [2, 5, 6, 7, 8].map(|column: usize| &row(0)[column]);
             assert!(figures.iter().all(|figure| figure.is_number()), "{:?}", row(0));
@@ -498,7 +523,6 @@ fn every_store_of_keys_answers_the_same_mixes_of_ycsb() {
             assert!(row(1)[if mix == "load" { 5 } else { 2 }].is_number(), "{:?}", row(1));
         }
     }
-    Experiment::left_nothing(&name);
 }
 
 #[test]
