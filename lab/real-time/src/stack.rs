@@ -2,7 +2,7 @@
 //! with it.
 //!
 //! ```text
-//!   tables, zones, ALFS   scratch folder: nand.toml, drive.toml, flash.oftl ◀── plugin ── db_bench
+//!   tables, zones, ALFS   scratch folder: nand.toml, drive.toml, flash.oftl ◀── plugin ── db_bench, replay
 //!                                         statistics.json ◀── when it ends ─────────────────┘
 //!   ext4                  ext4.rs
 //! ```
