@@ -25,6 +25,7 @@ use openftl_parts::Target;
 use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::seals::Seals;
 use openftl_parts::journal::superblock::COUNTS_END;
+use openftl_parts::map::Width;
 use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
@@ -90,7 +91,7 @@ fn run_on(images: &mut [Image; 2], data: &[u8]) {
 }
 
 fn config(drive: Drive) -> Config {
-    let page = PageSize::of(8).expect("a power of two");
+    let page = PageSize::of(8, Width::Narrow).expect("as many as a page may have");
     let memory = MapMemory { budget: MapBudget::BeyondLeast(300), policy: CachePolicy::Clock, page };
     Config {
         map_memory: (drive == Drive::Paged).then_some(memory),

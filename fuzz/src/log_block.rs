@@ -3,6 +3,7 @@
 use openftl_core::{BLOCK_BYTES, Frames};
 use openftl_parts::journal::log::Log;
 use openftl_parts::journal::log_block::{LOG_VERSION, Record, parse_block, records};
+use openftl_parts::map::Width;
 
 const DRIVE: u64 = 0xD21E;
 
@@ -21,8 +22,9 @@ pub fn run(data: &[u8]) {
 fn parse(block: &[u8; BLOCK_BYTES]) {
     let Ok(parsed) = parse_block(block, DRIVE) else { return };
     let Some(found) = records(parsed.words).collect::<Option<Vec<Record>>>() else { return };
-    let mut frames = Frames::new(Log::frames_needed(2), 0, 16);
-    let mut log = Log::new(DRIVE, 2, 1, &mut frames);
+    // Numbers that a word has room for may need two in the other.
+    let mut frames = Frames::new(Log::frames_needed(4), 0, 16);
+    let mut log = Log::new(DRIVE, Width::Wide, 4, 1, &mut frames);
     for record in &found {
         log.append(&mut frames, *record);
     }

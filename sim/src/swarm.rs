@@ -17,6 +17,7 @@ use openftl_core::{BLOCK_BYTES, FrameForm, Nanos, UnknownWord};
 use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use openftl_parts::config::{Left, TRIM_STEP_ENTRIES};
+use openftl_parts::map::Width;
 use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
@@ -328,9 +329,11 @@ fn keep_map_on_media(config: &mut Config, drives: Drives, dice: &mut Dice) {
     if drives == Drives::MapInMemory || (drives == Drives::All && !is_drawn) {
         return;
     }
-    let page = PageSize::of(dice.one_of(&[8, 16, 64, 1024])).expect("a power of two");
+    let page = PageSize::of(dice.one_of(&[8, 16, 64, 1024]), Width::Narrow).expect("as many as a page may have");
     let budget = MapBudget::BeyondLeast(dice.one_of(&[0, 200, 4_000, 1 << 20]));
-    config.map_memory = Some(MapMemory { budget, policy: dice.one_of(CachePolicy::ALL), page });
+    let memory = MapMemory { budget, policy: dice.one_of(CachePolicy::ALL), page };
+    // As on a drive of more than 8 TiB.
+    config.map_memory = Some(if dice.once_in(3) { memory.wide() } else { memory });
     config.relocate_by = RelocateBy::ReadAndWrite;
     if config.placement == PlacementName::Learned {
         config.placement = PlacementName::default();
@@ -492,7 +495,9 @@ impl fmt::Display for Setting {
                 ),
             },
             config.map_memory.map_or(String::new(), |memory| {
-                format!("map pages of {} entries and {:?} ({}), ", memory.page.entries(), memory.budget, memory.policy)
+                let (entries, width) = (memory.page.entries(), memory.page.width());
+                let wide = if width == Width::Wide { "wide " } else { "" };
+                format!("map pages of {entries} {wide}entries and {:?} ({}), ", memory.budget, memory.policy)
             }),
             match config.placement {
                 placement if placement.heeds_handles() => format!("{placement} with {} handles, ", config.handles),

@@ -4,6 +4,7 @@
 use openftl_core::Nanos;
 use openftl_core::units::Share;
 use openftl_media::Profile;
+use openftl_parts::map::Width;
 use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
@@ -223,7 +224,7 @@ fn placed(config: Config) -> Config {
 
 /// A map on media, with pages so small that there are many, and memory for few of them.
 fn paged(config: Config, entries: u32) -> Config {
-    let page = PageSize::of(entries).expect("a power of two");
+    let page = PageSize::of(entries, Width::Narrow).expect("as many as a page may have");
     let memory = MapMemory { budget: MapBudget::BeyondLeast(200), policy: CachePolicy::Clock, page };
     Config { map_memory: Some(memory), ..config }
 }

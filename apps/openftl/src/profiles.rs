@@ -7,7 +7,8 @@ use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, Nanos};
 use openftl_drive::description::find_profile;
 use openftl_media::Profile;
-use openftl_parts::map::Entry;
+use openftl_parts::map::Width;
+use openftl_parts::map::memory::whole_bytes;
 use openftl_zones::sizing::map_bytes_for;
 use serde::Serialize;
 use std::fmt::Write;
@@ -83,7 +84,7 @@ impl MapMemory {
             profile: profile.name.clone(),
             blocks_per_chunk: geometry.blocks_per_chunk,
             capacity_bytes: capacity.0,
-            page_map_bytes: capacity.0 / BLOCK_BYTES as u64 * size_of::<Entry>() as u64,
+            page_map_bytes: whole_bytes(capacity.0 / BLOCK_BYTES as u64, Width::Narrow),
             segment_map_bytes: zones(geometry.pus()),
             zone_map_bytes: zones(geometry.pus_per_group),
         })

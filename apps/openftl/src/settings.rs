@@ -109,6 +109,9 @@ const SCRUB_INTERVAL_MIN: Nanos = Nanos(60_000_000_000);
 /// What the host may see at most: with over-provisioning, the blocks that 31 bits can name.
 const CAPACITY_MAX: ByteSize = ByteSize(7 << 40);
 
+/// The same where the map is on media: those that 36 bits can name.
+const CAPACITY_MAX_ON_MEDIA: ByteSize = ByteSize(200 << 40);
+
 /// The largest capacity that a profile allows is named in this step.
 const CAPACITY_STEP: u64 = 1 << 30;
 
@@ -489,12 +492,20 @@ impl BlockSettings {
             return Err(Failure::bad_input("capacity = 0: a drive has at least one block of 4 KiB")
                 .fix("choose a size like 512MiB or 8GiB"));
         }
-        if self.capacity.0 > CAPACITY_MAX.0 {
+        let (most, whose, fix) = match self.map_memory {
+            None => (
+                CAPACITY_MAX,
+                "of a map in memory",
+                "choose less, or keep the map of a block drive on media: map_memory = 10%",
+            ),
+            Some(_) => (CAPACITY_MAX_ON_MEDIA, "of a map on media", "choose less"),
+        };
+        if self.capacity.0 > most.0 {
             return Err(Failure::bad_input(format_args!(
-                "capacity = {} is more than {CAPACITY_MAX}, which is what a 32-bit map entry can name",
+                "capacity = {} is more than {most}, which is what the entries {whose} can name",
                 self.capacity
             ))
-            .fix("choose less"));
+            .fix(fix));
         }
         // Below this the reserve of garbage collection leaves nothing to choose from.
         if !(OVER_PROVISIONING_MIN..=OVER_PROVISIONING_MAX).contains(&self.over_provisioning) {

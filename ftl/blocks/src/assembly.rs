@@ -56,7 +56,8 @@ const SUPERBLOCK_FRAMES: usize = 64;
 /// If it has too little memory.
 pub(crate) fn new_map(config: &Config, geometry: &Geometry) -> Result<Map, PlanError> {
     let Some(memory) = &config.map_memory else { return Ok(Map::Whole(Mapping::new(config.capacity_blocks))) };
-    let plan = MapPlan::new(memory, config.capacity_blocks, geometry)?;
+    let memory = memory.on(config.capacity_blocks, geometry.format().bits());
+    let plan = MapPlan::new(&memory, config.capacity_blocks, geometry)?;
     let map = DemandMap::new(config.capacity_blocks, memory.page, memory.policy, plan.pool_bytes as usize);
     Ok(Map::Paged(Box::new(map)))
 }
@@ -151,7 +152,7 @@ impl<M: Media> BlockFtl<M> {
             log_gaps: Vec::new(),
             places,
             map: config.map_memory.as_ref().map(|memory| MapOnMedia {
-                page_entries: memory.page,
+                page_entries: memory.on(config.capacity_blocks, geometry.format().bits()).page,
                 memory_bytes: map_plan(memory, &config, &geometry).bytes(),
                 cache: memory.policy,
             }),
@@ -198,7 +199,7 @@ impl<M: Media> BlockFtl<M> {
         let geometry = *media.geometry();
         let owners = (config.relocate_by == RelocateBy::DeviceCopy).then(|| {
             let mut owners = Owners::new(&geometry);
-            owners.load(map.whole().entries());
+            owners.load(map.whole());
             owners
         });
         let (groups, ws_min, mw_cunits) = (geometry.groups, geometry.ws_min, geometry.mw_cunits);
@@ -230,7 +231,7 @@ impl<M: Media> BlockFtl<M> {
         let padding = frames.acquire(config.payload).expect("the pool was sized for it");
         frames.zero(padding);
         Oob { kind: BlockKind::Padding, address: 0, sequence: 0 }.seal(&mut frames, padding);
-        let log = Log::new(superblock.drive, ws_min, next_lsn, &mut frames);
+        let log = Log::new(superblock.drive, map.width(), ws_min, next_lsn, &mut frames);
         let layout = BodyLayout::new(config.capacity_blocks, &geometry, config.has_copies, superblock.map_page());
         let checkpoint =
             Checkpointer::new(layout, plan.checkpoint_lanes, config.checkpoint_interval, &geometry, &mut frames);

@@ -208,7 +208,6 @@ impl BlockFtl {
     /// Where logical block `block` of this drive is. `None`: its map page is not in memory.
     #[must_use]
     pub fn place(&self, block: u64) -> Option<Place> {
-        let block = block as u32;
         let entry = match &self.map {
             Map::Whole(map) => map.get(block),
             Map::Paged(map) => map.buffered(block).map(Entry::buffer).or_else(|| map.peek(block))?,

@@ -118,7 +118,7 @@ impl CheckReport {
     }
 }
 
-fn mapped_to_invalid(block: u32, address: Address) -> String {
+fn mapped_to_invalid(block: u64, address: Address) -> String {
     format!("logical block {block} is mapped to {address}, which the chunk table calls invalid")
 }
 
@@ -173,8 +173,8 @@ impl BlockFtl {
                 }
             }
             let is_unmapped = |block: &u64| match &self.map {
-                Map::Whole(map) => map.get(*block as u32).place() == Place::Unmapped,
-                Map::Paged(map) => map.buffered(*block as u32).is_none() && !map.has_any(*block as u32),
+                Map::Whole(map) => map.get(*block).place() == Place::Unmapped,
+                Map::Paged(map) => map.buffered(*block).is_none() && !map.has_any(*block),
             };
             let unmapped = (first..first + blocks as u64).filter(is_unmapped).count() as u64;
             report.blocks_unmapped += unmapped;
@@ -251,7 +251,7 @@ impl BlockFtl {
         }
         let descriptors = self.media.whole_chunk_report(clock.now())?;
         let in_memory = if matches!(self.map, Map::Whole(_)) { self.map.blocks() } else { 0 };
-        for block in 0..in_memory as u32 {
+        for block in 0..in_memory {
             let Place::Media(ppa) = self.buffer.base(&self.map, block).place() else { continue };
             mapped[self.flash.format.chunk_of(ppa).0 as usize] += 1;
             if !self.flash.chunks.is_valid(ppa) {

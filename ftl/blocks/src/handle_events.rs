@@ -60,7 +60,7 @@ impl HandleEvents {
 
     /// Logical block `block` has moved out of `chunk`, which was opened for what `label` says.
     #[inline]
-    pub(crate) fn moved(&mut self, chunk: ChunkId, label: Label, block: u32) {
+    pub(crate) fn moved(&mut self, chunk: ChunkId, label: Label, block: u64) {
         if !self.watch.moved.is_empty()
             && let Label::Handle(handle) = label
             && self.watch.moved.contains(Handle(handle))

@@ -35,6 +35,7 @@ use openftl_parts::map::circles::Circles;
 use openftl_parts::map::demand::{DemandMap, Merge};
 use openftl_parts::map::directory::{Copies, SEQUENCE_BITS};
 use openftl_parts::map::memory::MapPlan;
+use openftl_parts::map::memory::whole_bytes;
 use openftl_parts::map::{Entry, Map};
 use openftl_parts::words::{METADATA_COPIES, Phase, Purpose, ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
 pub(crate) use search::LostBlock;
@@ -67,7 +68,7 @@ pub(crate) struct Waiting {
     /// The request that they are of.
     pub request: u32,
     /// The first block.
-    pub first: u32,
+    pub first: u64,
     /// Where they are to be read to.
     pub frames: Vec<Frame>,
 }
@@ -243,7 +244,7 @@ impl MapPages {
     }
 
     /// Nobody waits any more. Returns the requests that did, and a block of each.
-    pub(crate) fn give_up(&mut self) -> Vec<(u32, u32)> {
+    pub(crate) fn give_up(&mut self) -> Vec<(u32, u64)> {
         self.queue.clear();
         std::mem::take(&mut self.waiting)
             .into_values()
@@ -283,7 +284,7 @@ impl BlockFtl {
     pub fn map_memory_bytes(&self) -> u64 {
         match (&self.map, &self.map_pages) {
             (Map::Paged(map), Some(pages)) => pages.plan.fixed_bytes + map.pool_bytes(),
-            (map, _) => map.blocks() * size_of::<Entry>() as u64,
+            (map, _) => whole_bytes(map.blocks(), map.width()),
         }
     }
 
@@ -535,7 +536,7 @@ impl BlockFtl {
             && let Some(batch) = pages.batches.front()
             && let State::Writing([Copy::Readable { first: one }, Copy::Readable { first: other }]) = batch.state
         {
-            let words = 2 * batch.merges.len();
+            let words = batch.merges.len() * Record::words_of_page(self.map.width());
             if !self.journal.may_grow(&self.flash)
                 || !self.journal.log.append_chunks(&mut self.flash)
                 || !self.journal.log.has_room_for(words)
@@ -552,17 +553,17 @@ impl BlockFtl {
         let map = paged(&mut self.map);
         for (index, merge) in merges.iter().enumerate() {
             let at = written.iter().position(|other| *other == index);
-            let places: Option<Copies> = at.map(|at| firsts.map(|first| Ppa(first.0 + at as u64)));
+            let copies: Option<Copies> = at.map(|at| firsts.map(|first| Ppa(first.0 + at as u64)));
             let bytes = self.flash.frames.bytes(frames[index]);
-            let gone = match map.end_merge(merge, places, bytes, &mut pages.invalid) {
+            let gone = match map.end_merge(merge, copies, bytes, &mut pages.invalid) {
                 Some(before) => {
-                    let word = map.directory().word(merge.page);
-                    self.journal.log.append(&mut self.flash.frames, Record::Page { page: merge.page, word });
-                    self.flash.statistics.map_pages_written += u64::from(places.is_some());
+                    let places = map.directory().places(merge.page);
+                    self.journal.log.append(&mut self.flash.frames, Record::Page { page: merge.page, places });
+                    self.flash.statistics.map_pages_written += u64::from(copies.is_some());
                     self.flash.statistics.map_changes_merged += merge.changes() as u64;
                     before
                 }
-                None => places,
+                None => copies,
             };
             for ppa in gone.into_iter().flatten() {
                 let live = pages.live.get_mut(&self.flash.format.chunk_of(ppa));
@@ -579,13 +580,13 @@ impl BlockFtl {
 
     /// What is committed changes the map: `block` is where `to` says. Returns the place that is invalid by that, if it is known.
     #[inline]
-    pub(crate) fn put_change(&mut self, block: u32, to: Entry) -> Option<Ppa> {
+    pub(crate) fn put_change(&mut self, block: u64, to: Entry) -> Option<Ppa> {
         let pages = self.map_pages.as_mut().expect("the map is on media");
         let most = pages.plan.changes_max as u32;
         pages.changes_wanted = (pages.changes_wanted + READS_A_WRITE * (most / CHANGE_STEPS + 1)).min(most);
         let circle = pages.circles.as_mut().filter(|_| to.is_on_media()).and_then(|circles| circles.written(block));
         if let Some(blocks) = circle {
-            paged(&mut self.map).pin(blocks.start.into()..blocks.end.into());
+            paged(&mut self.map).pin(blocks);
         }
         paged(&mut self.map).put(block, to)
     }

@@ -150,7 +150,7 @@ impl Objects {
 
     /// The class of a block that is written: that of its object, if it is of one that is being written.
     #[inline]
-    pub fn write(&mut self, block: u32) -> Class {
+    pub fn write(&mut self, block: u64) -> Class {
         let block = u64::from(block);
         let part = match self.last {
             Some(last) if last.extent.first <= block && block < last.extent.end() => last,
@@ -217,7 +217,7 @@ mod tests {
         Extent { first, blocks }
     }
 
-    fn write(objects: &mut Objects, blocks: impl IntoIterator<Item = u32>) -> Vec<Class> {
+    fn write(objects: &mut Objects, blocks: impl IntoIterator<Item = u64>) -> Vec<Class> {
         blocks.into_iter().map(|block| objects.write(block)).collect()
     }
 

@@ -160,7 +160,7 @@ impl Placement {
 
     /// The class of a block that the host writes at `position`, the clock of ages.
     #[inline]
-    pub(crate) fn class_of(&mut self, block: u32, handle: Handle, position: u64) -> Class {
+    pub(crate) fn class_of(&mut self, block: u64, handle: Handle, position: u64) -> Class {
         match self.name {
             PlacementName::None | PlacementName::HotCold => Class::ORDINARY,
             PlacementName::Learned => {

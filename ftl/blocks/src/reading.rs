@@ -47,7 +47,7 @@ pub enum BlockPlace {
 struct ReadCommand {
     /// The number of the table that is read; `None`: the map.
     table: Option<u64>,
-    logical: [u32; VECTOR_BLOCKS_MAX],
+    logical: [u64; VECTOR_BLOCKS_MAX],
 }
 
 /// Host reads under way.
@@ -115,12 +115,12 @@ impl BlockFtl {
         let mut gathered = Gathered::new(tag, None);
         self.flash.allowance.earn(frames.len());
         if matches!(self.map, Map::Paged(_)) {
-            self.gather_paged(&mut gathered, first as u32, frames, None);
+            self.gather_paged(&mut gathered, first, frames, None);
             self.submit_gathered(gathered);
             return Ok(());
         }
         for (index, frame) in frames.iter().enumerate() {
-            let block = first as u32 + index as u32;
+            let block = first + index as u64;
             let entry = self.map.whole().get(block);
             self.gather_entry(&mut gathered, entry, block, *frame);
         }
@@ -130,19 +130,19 @@ impl BlockFtl {
 
     /// Adds a block that is where `entry` says to a read.
     #[inline]
-    fn gather_entry(&mut self, gathered: &mut Gathered, entry: Entry, block: u32, frame: Frame) {
+    fn gather_entry(&mut self, gathered: &mut Gathered, entry: Entry, block: u64, frame: Frame) {
         match entry.place() {
             Place::Unmapped => self.flash.frames.zero(frame),
-            Place::Lost => _ = gathered.lost.get_or_insert(IoError::Unrecovered { block: u64::from(block) }),
+            Place::Lost => _ = gathered.lost.get_or_insert(IoError::Unrecovered { block }),
             Place::Buffer(buffered) if self.buffer.slot(buffered).kind == BlockKind::Uncorrectable => {
-                _ = gathered.lost.get_or_insert(IoError::Uncorrectable { block: u64::from(block) });
+                _ = gathered.lost.get_or_insert(IoError::Uncorrectable { block });
             }
             Place::Buffer(buffered) => {
                 self.flash.statistics.buffer_hits += 1;
                 self.flash.frames.copy(buffered, frame);
             }
             Place::Media(_) if self.flash.is_deaf => {
-                _ = gathered.lost.get_or_insert(IoError::Unrecovered { block: u64::from(block) });
+                _ = gathered.lost.get_or_insert(IoError::Unrecovered { block });
             }
             Place::Media(ppa) => self.gather(gathered, ppa, block, frame),
         }
@@ -150,8 +150,8 @@ impl BlockFtl {
 
     /// Adds blocks of a map on media to a read. Of what the map has to be asked for, those of one page wait for it together, but for
     /// what is in `page`, which somebody has waited for.
-    fn gather_paged(&mut self, gathered: &mut Gathered, first: u32, frames: &[Frame], page: Option<Frame>) {
-        let mut waits: Option<(u32, u32, Vec<Frame>)> = None;
+    fn gather_paged(&mut self, gathered: &mut Gathered, first: u64, frames: &[Frame], page: Option<Frame>) {
+        let mut waits: Option<(u32, u64, Vec<Frame>)> = None;
         for (block, frame) in (first..).zip(frames) {
             let Map::Paged(map) = &mut self.map else { unreachable!("the map is on media") };
             let looked = match (map.buffered(block), page) {
@@ -163,7 +163,7 @@ impl BlockFtl {
                 (Looked::Entry(entry), _) => self.gather_entry(gathered, entry, block, *frame),
                 // Blocks of a page need not follow each other.
                 (Looked::Page(page), Some((waited, from, list)))
-                    if *waited == page && *from + list.len() as u32 == block =>
+                    if *waited == page && *from + list.len() as u64 == block =>
                 {
                     list.push(*frame);
                 }
@@ -177,7 +177,7 @@ impl BlockFtl {
     }
 
     /// Blocks of a read wait for their page: it has one command more that has not ended.
-    fn await_page(&mut self, gathered: &mut Gathered, waits: Option<(u32, u32, Vec<Frame>)>) {
+    fn await_page(&mut self, gathered: &mut Gathered, waits: Option<(u32, u64, Vec<Frame>)>) {
         let Some((page, first, frames)) = waits else { return };
         let request = *gathered.request.get_or_insert_with(|| self.reading.begin_request(gathered.tag, self.flash.now));
         self.reading.requests[request as usize].commands += 1;
@@ -185,7 +185,7 @@ impl BlockFtl {
     }
 
     /// The page that blocks of a read waited for is in `page`, or nowhere.
-    pub(crate) fn read_with_page(&mut self, request: u32, first: u32, frames: &[Frame], page: Option<Frame>) {
+    pub(crate) fn read_with_page(&mut self, request: u32, first: u64, frames: &[Frame], page: Option<Frame>) {
         let Request { tag, .. } = self.reading.requests[request as usize];
         let mut gathered = Gathered { request: Some(request), ..Gathered::new(tag, None) };
         self.gather_paged(&mut gathered, first, frames, page);
@@ -199,7 +199,7 @@ impl BlockFtl {
     }
 
     /// The page that blocks of a read waited for is lost. What is known without it is read.
-    pub(crate) fn read_without_page(&mut self, request: u32, first: u32, frames: &[Frame]) {
+    pub(crate) fn read_without_page(&mut self, request: u32, first: u64, frames: &[Frame]) {
         let Request { tag, .. } = self.reading.requests[request as usize];
         let mut gathered = Gathered { request: Some(request), ..Gathered::new(tag, None) };
         for (block, frame) in (first..).zip(frames) {
@@ -266,7 +266,7 @@ impl BlockFtl {
         }
         for ((block, ppa), frame) in left.iter().zip(&frames) {
             let mut gathered = Gathered::new(u64::from(*block), None);
-            self.gather(&mut gathered, *ppa, *block, *frame);
+            self.gather(&mut gathered, *ppa, u64::from(*block), *frame);
             self.submit_gathered(gathered);
         }
         if self.wait_for_reads(clock, tenant)?.is_err() {
@@ -310,7 +310,7 @@ impl BlockFtl {
                     self.flash.statistics.buffer_hits += 1;
                     self.flash.frames.copy(buffered, *frame);
                 }
-                BlockPlace::Media(ppa) => self.gather(&mut gathered, ppa, block, *frame),
+                BlockPlace::Media(ppa) => self.gather(&mut gathered, ppa, block.into(), *frame),
             }
         }
         self.submit_gathered(gathered);
@@ -319,7 +319,7 @@ impl BlockFtl {
 
     /// Adds a block to a read, and submits what is full of it.
     #[inline]
-    fn gather(&mut self, gathered: &mut Gathered, ppa: Ppa, block: u32, frame: Frame) {
+    fn gather(&mut self, gathered: &mut Gathered, ppa: Ppa, block: u64, frame: Frame) {
         let request = *gathered.request.get_or_insert_with(|| self.reading.begin_request(gathered.tag, self.flash.now));
         let id = *gathered.command.get_or_insert_with(|| {
             let id = self.flash.reads.begin(Reader::Host, u64::from(request));
@@ -358,7 +358,7 @@ impl BlockFtl {
             let request = self.flash.reads.get(id).owner as u32;
             (request, self.reading.commands[id.0 as usize].logical[0])
         };
-        let mut given_up: Vec<(u32, u32)> = of_host.map(first_of).collect();
+        let mut given_up: Vec<(u32, u64)> = of_host.map(first_of).collect();
         if let Some(pages) = &mut self.map_pages {
             given_up.extend(pages.give_up());
         }
@@ -366,7 +366,7 @@ impl BlockFtl {
         given_up.dedup_by_key(|(request, _)| *request);
         for (request, block) in given_up {
             let reading = &mut self.reading.requests[request as usize];
-            reading.fail(IoError::Unrecovered { block: u64::from(block) });
+            reading.fail(IoError::Unrecovered { block });
             let (tag, error) = (reading.tag, reading.error.expect("it has just failed"));
             self.reading.free_requests.push(request);
             self.flash.statistics.read_failures += 1;
@@ -385,7 +385,7 @@ impl BlockFtl {
             let block = command.logical[at];
             let lost = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
             let found = match lost {
-                true => Err(IoError::Unrecovered { block: u64::from(block) }),
+                true => Err(IoError::Unrecovered { block }),
                 false => verdict(&self.flash.frames, *frame, command.table, u64::from(block), self.config.verify_reads),
             };
             // What the host wants to be an error is one at once, and no failure of the medium.

@@ -598,7 +598,7 @@ fn single_copies(
 fn forget_impossible(chunks: &Chunks, superblock: &Superblock, mapping: &mut Mapping) {
     let format = chunks.geometry.format();
     let named: FxHashSet<ChunkId> = superblock.chunks().chain(superblock.places.map(ChunkId)).collect();
-    for block in 0..mapping.len() as u32 {
+    for block in 0..mapping.len() {
         if let Place::Media(ppa) = mapping.get(block).place()
             && (format.block_of(ppa) >= written(chunks, format.chunk_of(ppa)) || named.contains(&format.chunk_of(ppa)))
         {
@@ -640,19 +640,19 @@ fn map_memory(config: &Config, superblock: &Superblock) -> Result<Option<MapMemo
 fn mark_valid(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Result<u64, OpenError> {
     let format = chunks.geometry.format();
     let written: Vec<u32> = (0..format.chunk_ids() as u32).map(|chunk| written(chunks, ChunkId(chunk))).collect();
-    let entries = mapping.entries();
-    let on_media = |entry: &Entry| if let Place::Media(ppa) = entry.place() { Some(ppa) } else { None };
-    let mapped = table.load_valid(entries.iter().map(on_media), &written);
+    let on_media = |entry: Entry| if let Place::Media(ppa) = entry.place() { Some(ppa) } else { None };
+    let mapped = table.load_valid(mapping.entries().map(on_media), &written);
     mapped.or_else(|block| {
         // Which of the two is wrong is said in one place.
-        let ppa = on_media(&entries[block]).expect("what is nowhere is not marked");
-        mark_one(chunks, table, block as u32, ppa)?;
+        let block = block as u64;
+        let ppa = on_media(mapping.get(block)).expect("what is nowhere is not marked");
+        mark_one(chunks, table, block, ppa)?;
         unreachable!("block {block} at {ppa:?} can be marked after all")
     })
 }
 
 /// Marks valid that `block` is at `ppa`.
-fn mark_one(chunks: &Chunks, table: &mut ChunkTable, block: u32, ppa: Ppa) -> Result<(), OpenError> {
+fn mark_one(chunks: &Chunks, table: &mut ChunkTable, block: u64, ppa: Ppa) -> Result<(), OpenError> {
     let format = chunks.geometry.format();
     let written = written(chunks, format.chunk_of(ppa));
     let address = format.unpack(ppa);

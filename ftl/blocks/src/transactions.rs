@@ -43,8 +43,8 @@ const HELD_BACK_LOOKED_AT_MAX: usize = 64;
 /// A write that the throttle holds back, or a trim of blocks that one before it is of: they take effect in order.
 struct HeldBack {
     tag: u64,
-    first: u32,
-    blocks: u32,
+    first: u64,
+    blocks: u64,
     /// What the blocks are to be; `None`: trimmed.
     kind: Option<BlockKind>,
     durability: Durability,
@@ -150,7 +150,6 @@ impl BlockFtl {
             return Err(IoError::ReadOnly);
         }
         let durability = self.kept(durability);
-        let first = first as u32;
         if self.transactions.writes.is_empty() && self.may_admit() {
             self.admit((tag, self.flash.now), first, frames.iter().copied(), frames.len(), kind, durability, handle);
             return Ok(());
@@ -164,7 +163,7 @@ impl BlockFtl {
         self.transactions.writes.push_back(HeldBack {
             tag,
             first,
-            blocks: frames.len() as u32,
+            blocks: frames.len() as u64,
             kind: Some(kind),
             durability,
             handle,
@@ -195,7 +194,7 @@ impl BlockFtl {
 
     /// Whether a trim of these blocks has to stand in line behind writes that are held back: they take effect in order.
     /// Of a long line nobody looks at every write.
-    pub(crate) fn must_stand_in_line(&self, blocks: &Range<u32>) -> bool {
+    pub(crate) fn must_stand_in_line(&self, blocks: &Range<u64>) -> bool {
         let writes = &self.transactions.writes;
         let overlaps = |held: &HeldBack| held.first < blocks.end && blocks.start < held.first + held.blocks;
         writes.len() > HELD_BACK_LOOKED_AT_MAX || writes.iter().any(overlaps)
@@ -205,7 +204,7 @@ impl BlockFtl {
     pub(crate) fn hold_back_trim(
         &mut self,
         tag: u64,
-        blocks: Range<u32>,
+        blocks: Range<u64>,
         durability: Durability,
     ) -> Result<(), IoError> {
         if self.transactions.writes.len() >= REQUESTS_MAX {
@@ -236,7 +235,7 @@ impl BlockFtl {
     fn admit(
         &mut self,
         (tag, began): (u64, Time),
-        first: u32,
+        first: u64,
         frames: impl Iterator<Item = Frame>,
         blocks: usize,
         kind: BlockKind,
@@ -251,7 +250,7 @@ impl BlockFtl {
             if kind == BlockKind::Uncorrectable {
                 self.flash.frames.zero(frame);
             }
-            let block = first + index as u32;
+            let block = first + index as u64;
             let class = self.placement.class_of(block, handle, self.buffer.head());
             self.buffer.push(&mut self.map, frame, kind, block, class, index + 1 == blocks || splits);
             if !self.placement.is_plain() {
@@ -264,7 +263,7 @@ impl BlockFtl {
         self.flash.chunks.set_written(self.buffer.head());
         self.count_ended_objects();
         // The catalog of a table drive is its own, and not the host's.
-        if first >= self.config.catalog_blocks {
+        if first >= self.config.catalog_blocks.into() {
             self.flash.statistics.host_blocks_written += blocks as u64;
         }
         self.flash.statistics.host_blocks_marked += if kind == BlockKind::Uncorrectable { blocks as u64 } else { 0 };

@@ -49,10 +49,10 @@ struct WaitingTrim {
     tag: u64,
     began: Time,
     /// The first block that is not trimmed, and the block behind the last one.
-    next: u32,
-    end: u32,
+    next: u64,
+    end: u64,
     /// From `next` up to here no block has a committed version in the buffer.
-    ready: u32,
+    ready: u64,
     /// Entries that this step has looked at.
     looked: u64,
     durability: Durability,
@@ -100,7 +100,7 @@ impl BlockFtl {
         let durability = self.kept(durability);
         self.placement.objects.trim(Extent { first, blocks });
         self.count_ended_objects();
-        let blocks = first as u32..(first + blocks) as u32;
+        let blocks = first..first + blocks;
         if self.must_stand_in_line(&blocks) {
             return self.hold_back_trim(tag, blocks, durability);
         }
@@ -108,7 +108,7 @@ impl BlockFtl {
         Ok(())
     }
 
-    pub(crate) fn begin_trim(&mut self, (tag, began): (u64, Time), blocks: Range<u32>, durability: Durability) {
+    pub(crate) fn begin_trim(&mut self, (tag, began): (u64, Time), blocks: Range<u64>, durability: Durability) {
         let position = self.trim_position(&blocks);
         self.transactions.push = self.transactions.push.max(position);
         let Range { start, end } = blocks;
@@ -120,11 +120,11 @@ impl BlockFtl {
 
     /// Behind the newest write of these blocks that is not committed. Of a trim for which that is not found in a step,
     /// behind all writes.
-    fn trim_position(&mut self, blocks: &Range<u32>) -> u64 {
+    fn trim_position(&mut self, blocks: &Range<u64>) -> u64 {
         let committed = self.buffer.committed();
         let (mut next, mut looks) = (blocks.start, u64::from(self.config.trim_step_entries.max(1)));
         let mut newest = None;
-        if matches!(self.map, Map::Paged(_)) && u64::from(blocks.end - blocks.start) > looks {
+        if matches!(self.map, Map::Paged(_)) && blocks.end - blocks.start > looks {
             return self.buffer.head();
         }
         loop {
@@ -225,10 +225,10 @@ impl BlockFtl {
                 ready = map.end_of(page).min(trim.end);
             }
             let unreadable =
-                |block: &u32| (from..ready).contains(block) && self.buffer.unreadable(&self.map, *block).is_some();
+                |block: &u64| (from..ready).contains(block) && self.buffer.unreadable(&self.map, *block).is_some();
             let held = map.buffered_blocks().filter(unreadable).min();
             (trim.ready, can_go) = (held.unwrap_or(ready), held.is_none());
-            trim.looked += u64::from(trim.ready - from).min(most);
+            trim.looked += (trim.ready - from).min(most);
         }
         while let Map::Whole(map) = &self.map
             && trim.ready < trim.end
@@ -284,7 +284,7 @@ impl BlockFtl {
         if any {
             self.journal.log.append(&mut self.flash.frames, Record::Trimmed { first, blocks: end - first });
         }
-        self.flash.statistics.host_blocks_trimmed += u64::from(end - first);
+        self.flash.statistics.host_blocks_trimmed += end - first;
         is_last
     }
 }

@@ -24,6 +24,7 @@
 use openftl_core::{Frame, Ppa};
 use openftl_parts::flash::oob::BlockKind;
 use openftl_parts::journal::checkpoint::Body;
+use openftl_parts::map::directory::Places;
 use openftl_parts::map::{Entry, Map, Place};
 use openftl_parts::words::Class;
 use std::collections::VecDeque;
@@ -37,7 +38,7 @@ const LEFT: u32 = u32::MAX - 1;
 #[derive(Clone, Copy)]
 pub struct Slot {
     /// The logical block.
-    pub block: u32,
+    pub block: u64,
     /// What the map said before this write. For a block on its way in garbage collection: where it comes from.
     pub older: Entry,
     /// The frame of the next newer write of the same block.
@@ -80,7 +81,7 @@ impl Slot {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Committed {
     /// The logical block.
-    pub block: u32,
+    pub block: u64,
     /// Where it is now.
     pub ppa: Ppa,
     /// Where it was before, which is invalid now.
@@ -218,7 +219,7 @@ impl WriteBuffer {
 
     /// Takes a written block: reads see it from now on. `last` ends the transaction.
     #[inline]
-    pub fn push(&mut self, map: &mut Map, frame: Frame, kind: BlockKind, block: u32, class: Class, last: bool) {
+    pub fn push(&mut self, map: &mut Map, frame: Frame, kind: BlockKind, block: u64, class: Class, last: bool) {
         let older = match map {
             Map::Whole(map) => map.replace(block, Entry::buffer(frame)),
             // What is below the buffer is for the map to know.
@@ -348,7 +349,7 @@ impl WriteBuffer {
     /// Where the newest committed version of `block` is being programmed, while it is in the buffer; else what lies below
     /// those that are not committed.
     #[inline]
-    fn newest_committed(&self, map: &Map, block: u32) -> Result<Ppa, Entry> {
+    fn newest_committed(&self, map: &Map, block: u64) -> Result<Ppa, Entry> {
         let mut entry = newest(map, block);
         while let Place::Buffer(frame) = entry.place() {
             let slot = &self.slots[frame.0 as usize];
@@ -363,21 +364,21 @@ impl WriteBuffer {
     /// What the log says of `block`: where its newest committed version is on media. Of a map that is in memory.
     #[inline]
     #[must_use]
-    pub fn base(&self, map: &Map, block: u32) -> Entry {
+    pub fn base(&self, map: &Map, block: u64) -> Entry {
         debug_assert!(matches!(map, Map::Whole(_)), "a map on media knows by itself what is committed");
         self.newest_committed(map, block).map_or_else(|below| below, Entry::media)
     }
 
     /// Where the newest committed version of `block` is being programmed while it cannot be read from there yet.
     #[must_use]
-    pub fn unreadable(&self, map: &Map, block: u32) -> Option<Ppa> {
+    pub fn unreadable(&self, map: &Map, block: u64) -> Option<Ppa> {
         self.newest_committed(map, block).ok()
     }
 
     /// The position of the newest buffered write of `block`.
     #[inline]
     #[must_use]
-    pub fn newest(&self, map: &Map, block: u32) -> Option<u64> {
+    pub fn newest(&self, map: &Map, block: u64) -> Option<u64> {
         match newest(map, block).place() {
             Place::Buffer(frame) => Some(self.slot(frame).position),
             _ => None,
@@ -393,7 +394,7 @@ impl WriteBuffer {
 
     /// Changes what the log says of `block` from `from` to `to`: garbage collection has moved it, or it is trimmed.
     /// Returns whether it was still there. Of a map that is in memory.
-    pub fn rebase(&mut self, map: &mut Map, block: u32, from: Entry, to: Entry) -> bool {
+    pub fn rebase(&mut self, map: &mut Map, block: u64, from: Entry, to: Entry) -> bool {
         let map = map.whole_mut();
         let mut entry = map.get(block);
         if entry == from {
@@ -422,7 +423,7 @@ impl WriteBuffer {
 
 /// The newest version of `block` in the buffer; if there is none, what a map in memory says of it.
 #[inline]
-fn newest(map: &Map, block: u32) -> Entry {
+fn newest(map: &Map, block: u64) -> Entry {
     match map {
         Map::Whole(map) => map.get(block),
         Map::Paged(map) => map.buffered(block).map_or(Entry::UNMAPPED, Entry::buffer),
@@ -440,7 +441,7 @@ impl Body for CommittedMap<'_> {
         self.map.blocks()
     }
 
-    fn entry(&self, block: u32) -> Entry {
+    fn entry(&self, block: u64) -> Entry {
         self.buffer.base(self.map, block)
     }
 
@@ -455,17 +456,17 @@ impl Body for CommittedMap<'_> {
         }
     }
 
-    fn page_word(&self, page: u32) -> u64 {
+    fn page_places(&self, page: u32) -> Places {
         match self.map {
             Map::Whole(_) => unreachable!("a map in memory has no pages"),
-            Map::Paged(map) => map.word(page),
+            Map::Paged(map) => map.places(page),
         }
     }
 
-    fn changes_from(&self, block: u32, changes: &mut [(u32, Entry)]) -> usize {
+    fn changes_from(&self, block: u64, changes: &mut [(u64, Entry)]) -> usize {
         match self.map {
             Map::Whole(_) => 0,
-            Map::Paged(map) => map.changes().first_of(block..map.len() as u32, changes),
+            Map::Paged(map) => map.changes().first_of(block..map.len(), changes),
         }
     }
 }
@@ -475,7 +476,7 @@ mod tests {
     use super::*;
     use openftl_parts::map::Mapping;
 
-    fn written(buffer: &mut WriteBuffer, map: &mut Map, frame: u32, block: u32, last: bool) -> Frame {
+    fn written(buffer: &mut WriteBuffer, map: &mut Map, frame: u32, block: u64, last: bool) -> Frame {
         buffer.push(map, Frame(frame), BlockKind::Data, block, Class::ORDINARY, last);
         Frame(frame)
     }
@@ -562,7 +563,7 @@ mod tests {
     fn whoever_waits_for_a_failed_block_sees_that_it_is_not_placed_however_much_is_behind_it() {
         let (mut buffer, mut map) = (WriteBuffer::new(8, 1, 0), Map::Whole(Mapping::new(8)));
         for frame in 0..6 {
-            written(&mut buffer, &mut map, frame, frame, true);
+            written(&mut buffer, &mut map, frame, frame.into(), true);
         }
         let placed: Vec<(Frame, u64)> = (0..6).map(|_| buffer.next_to_place(Class::ORDINARY).unwrap()).collect();
         for (frame, _) in placed[1..3].iter().rev() {

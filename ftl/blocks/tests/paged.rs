@@ -5,6 +5,7 @@ use crate::repair::{expect_in_use, expect_repair_may_be_cut, repaired};
 use openftl_core::{Nanos, Ppa};
 use openftl_media::Profile;
 use openftl_parts::flash::oob::BlockKind;
+use openftl_parts::map::Width;
 use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::map::page_cache::CachePolicy;
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 fn run(name: &str, capacity_blocks: u64, entries: u32, seed: u64, operations: u64, depth: usize) -> World {
     let profile = Profile::builtin(name).unwrap();
     let policy = CachePolicy::ALL[seed as usize % CachePolicy::ALL.len()];
-    let page = PageSize::of(entries).unwrap();
+    let page = PageSize::of(entries, Width::Narrow).unwrap();
     let memory = MapMemory { budget: MapBudget::BeyondLeast(500), policy, page };
     let config = Config { map_memory: Some(memory), ..config(capacity_blocks, seed) };
     run_with(profile, config, seed, operations, depth)
@@ -75,7 +76,7 @@ fn pins_and_large_map_blocks_agree_with_the_model() {
     for seed in 300..308 {
         let policy = CachePolicy::ALL[seed as usize % CachePolicy::ALL.len()];
         let budget = MapBudget::BeyondLeast([500, 4_000][seed as usize / 4 % 2]);
-        let memory = MapMemory { budget, policy, page: PageSize::of(8).unwrap() };
+        let memory = MapMemory { budget, policy, page: PageSize::of(8, Width::Narrow).unwrap() };
         let pins: &[&str] = [&["0..256KiB", "1MiB..1100KiB", "learned"][..], &["0..2800KiB"]][seed as usize % 2];
         let config = Config {
             map_memory: Some(memory),
@@ -88,8 +89,11 @@ fn pins_and_large_map_blocks_agree_with_the_model() {
 }
 
 fn paged(pins: &[&str], block: &str) -> World {
-    let memory =
-        MapMemory { budget: MapBudget::BeyondLeast(2_000), policy: CachePolicy::Clock, page: PageSize::of(8).unwrap() };
+    let memory = MapMemory {
+        budget: MapBudget::BeyondLeast(2_000),
+        policy: CachePolicy::Clock,
+        page: PageSize::of(8, Width::Narrow).unwrap(),
+    };
     let config = Config {
         map_memory: Some(memory),
         map_pins: pins.iter().map(|pin| pin.parse().unwrap()).collect(),
@@ -176,7 +180,7 @@ fn a_large_map_block_is_loaded_as_a_whole() {
 /// A drive that was cut off while it was written to, everything flushed: of what was trimmed, or written and never committed, blocks
 /// alone do not tell.
 fn cut_off(seed: u64) -> World {
-    let page = PageSize::of(32).unwrap();
+    let page = PageSize::of(32, Width::Narrow).unwrap();
     let memory = MapMemory { budget: MapBudget::BeyondLeast(500), policy: CachePolicy::Clock, page };
     let config = Config { map_memory: Some(memory), checkpoint_log_blocks: Some(40), ..config(3_000, seed) };
     let mut world = World::new(Profile::builtin("tiny").unwrap(), config, 20, seed);
@@ -306,7 +310,7 @@ fn the_repair_of_a_map_on_media_may_be_cut_anywhere_and_begun_again() {
 
 #[test]
 fn map_pages_are_read_ahead_of_a_host_that_reads_in_order() {
-    let page = PageSize::of(8).unwrap();
+    let page = PageSize::of(8, Width::Narrow).unwrap();
     let memory = MapMemory { budget: MapBudget::BeyondLeast(1 << 20), policy: CachePolicy::Lru, page };
     let mut world =
         World::new(Profile::builtin("tiny").unwrap(), Config { map_memory: Some(memory), ..config(700, 1) }, 20, 1);
@@ -331,7 +335,7 @@ fn map_pages_are_read_ahead_of_a_host_that_reads_in_order() {
 /// Blocks that were overwritten stay valid until their map page is merged: the scrub reads them, and misses nothing.
 #[test]
 fn a_scrub_takes_no_stale_block_for_a_lost_one() {
-    let page = PageSize::of(32).unwrap();
+    let page = PageSize::of(32, Width::Narrow).unwrap();
     let memory = MapMemory { budget: MapBudget::BeyondLeast(1 << 20), policy: CachePolicy::Clock, page };
     let interval = Some(Nanos::from_millis(50));
     let config = Config { map_memory: Some(memory), scrub_interval: interval, ..config(700, 1) };

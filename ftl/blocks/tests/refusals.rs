@@ -9,6 +9,7 @@ use openftl_parts::flash::seals::Seals;
 use openftl_parts::journal::log::Log;
 use openftl_parts::journal::log_block::Record;
 use openftl_parts::journal::superblock::{SUPERBLOCK_VERSION, Superblock, SuperblockError};
+use openftl_parts::map::Width;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::{Access, BlockTarget, Config, Durability, IoError, PlanError, ReadOnlyReason};
 use openftl_sim::played::Played;
@@ -270,7 +271,7 @@ fn write_log_block(world: &mut World, lsn: u64, says: u64, record: Record) {
     let chunk = |state| superblock.log_chunks[0].iter().copied().find(|chunk| is(chunk, state));
     let chunk = chunk(ChunkState::Open).or_else(|| chunk(ChunkState::Free)).expect("a log can be written");
     let mut frames = Frames::new(Log::frames_needed(1), 0, 16);
-    let mut log = Log::new(superblock.drive, 1, says, &mut frames);
+    let mut log = Log::new(superblock.drive, Width::Narrow, 1, says, &mut frames);
     log.append(&mut frames, record);
     log.force(&mut frames);
     let frame = log.next_unit(0).expect("a unit was ended").frames[0];

@@ -40,7 +40,7 @@ impl Lifetimes {
 
     /// `block` is written at `position`. Returns whether this version is expected to be brief.
     #[inline]
-    pub fn write(&mut self, block: u32, position: u64) -> bool {
+    pub fn write(&mut self, block: u64, position: u64) -> bool {
         let step = (position >> STEP_BITS) as u32;
         let before = std::mem::replace(&mut self.written[block as usize], step.max(1));
         before != 0 && u64::from(step.wrapping_sub(before)) << STEP_BITS < self.brief
@@ -49,7 +49,7 @@ impl Lifetimes {
     /// When `block` was written, as far as it is known at `head`; 0 if it was not since the drive was opened.
     #[inline]
     #[must_use]
-    pub fn written(&self, block: u32, head: u64) -> u64 {
+    pub fn written(&self, block: u64, head: u64) -> u64 {
         let step = (head >> STEP_BITS) as u32;
         match self.written[block as usize] {
             0 => 0,

@@ -89,9 +89,9 @@ pub enum OpenError {
         /// Which.
         page: u32,
         /// The first of its blocks.
-        first: u32,
+        first: u64,
         /// How many it has.
-        blocks: u32,
+        blocks: u64,
     },
     /// Log is in a chunk that no superblock names.
     #[error(

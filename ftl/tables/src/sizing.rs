@@ -5,6 +5,7 @@ use openftl_core::Geometry;
 use openftl_parts::config::Config;
 use openftl_parts::flash::plan::{Plan, PlanError, SUPERBLOCK_CHUNKS};
 use openftl_parts::flash::shares::spares;
+use openftl_parts::map::entry::NARROW_BITS;
 
 /// Chunks per parallel unit that a device of this shape needs for tables of `table_blocks` in all, in whole chunks, and the log area of
 /// `config`.
@@ -18,8 +19,12 @@ pub fn chunks_per_pu(geometry: &Geometry, config: &Config, table_blocks: u64) ->
     loop {
         let shape = Geometry { chunks_per_pu, ..*geometry };
         let bits = shape.format().bits();
-        if bits > 31 {
-            return Err(PlanError::TooLarge { capacity_blocks: config.capacity_blocks + table_blocks, bits });
+        if bits > NARROW_BITS {
+            return Err(PlanError::TooLarge {
+                capacity_blocks: config.capacity_blocks + table_blocks,
+                bits,
+                most: NARROW_BITS,
+            });
         }
         let capacity_blocks = config.capacity_blocks + u64::from(catalog_blocks(&shape));
         let plan = Plan::new(&shape, &Config { capacity_blocks, ..config.clone() })?;
@@ -31,7 +36,8 @@ pub fn chunks_per_pu(geometry: &Geometry, config: &Config, table_blocks: u64) ->
             // The catalog grows with the device, slower than that: it comes to an end.
             Ok(needed) => chunks_per_pu = needed,
             Err(_) => {
-                return Err(PlanError::TooLarge { capacity_blocks: config.capacity_blocks + table_blocks, bits: 64 });
+                let capacity_blocks = config.capacity_blocks + table_blocks;
+                return Err(PlanError::TooLarge { capacity_blocks, bits: u64::BITS, most: NARROW_BITS });
             }
         }
     }

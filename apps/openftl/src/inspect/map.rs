@@ -4,7 +4,6 @@ use openftl_blocks::BlockFtl;
 use openftl_core::units::ByteSize;
 use openftl_lab::picture::thousands;
 use openftl_media::Media;
-use openftl_parts::map::Entry;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -33,7 +32,7 @@ impl MapFacts {
             changes_max: plan.changes_max,
             memory_bytes: drive.map_memory_bytes(),
             budget_bytes: plan.bytes(),
-            whole_bytes: drive.plan().capacity_blocks * size_of::<Entry>() as u64,
+            whole_bytes: plan.whole_bytes,
         })
     }
 

@@ -47,7 +47,7 @@ pub(super) struct Victim {
     /// Why it is emptied, if not for its room.
     pub care: Option<Care>,
     /// The logical block at each place, once one of them cannot say it itself.
-    pub owners: Option<Vec<u32>>,
+    pub owners: Option<Vec<u64>>,
     /// It has room only in the reserve of its group: all of it enters the map in one transaction, so that after a crash either
     /// the victim holds nothing or the chunk that it moved to does.
     pub whole: bool,
@@ -58,7 +58,7 @@ pub(super) struct Victim {
 /// A block that can be read at its new place.
 #[derive(Clone, Copy)]
 pub(super) struct Relocated {
-    pub block: u32,
+    pub block: u64,
     pub from: Ppa,
     pub to: Ppa,
 }

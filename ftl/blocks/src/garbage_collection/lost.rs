@@ -13,7 +13,7 @@ use openftl_parts::map::{Entry, Map, Place};
 
 impl BlockFtl {
     /// Logical block `block` has changed, and its place `ppa` counted until now: it counts no more.
-    pub(super) fn drop_stale(&mut self, block: u32, ppa: Ppa) {
+    pub(super) fn drop_stale(&mut self, block: u64, ppa: Ppa) {
         let Map::Paged(map) = &mut self.map else { unreachable!("a map in memory has no stale blocks") };
         map.drop_stale(block);
         self.flash.chunks.invalidate(ppa);
@@ -23,7 +23,7 @@ impl BlockFtl {
 
     /// The valid block at `ppa`, logical block `block`, cannot be read, or is not what the map has there: `frame` says so in its
     /// stead.
-    pub(super) fn give_up(&mut self, block: u32, ppa: Ppa, frame: Frame) {
+    pub(super) fn give_up(&mut self, block: u64, ppa: Ppa, frame: Frame) {
         self.flash.statistics.read_failures += 1;
         self.flash.statistics.lost_blocks += 1;
         if let Map::Whole(_) = self.map {
@@ -37,7 +37,7 @@ impl BlockFtl {
     }
 
     /// The block of a victim at `from` is lost: what says so moves in its stead.
-    pub(crate) fn move_lost(&mut self, group: u32, block: u32, from: Ppa, frame: Frame) {
+    pub(crate) fn move_lost(&mut self, group: u32, block: u64, from: Ppa, frame: Frame) {
         self.give_up(block, from, frame);
         self.move_block(group, block, from, frame);
     }
@@ -49,7 +49,7 @@ impl BlockFtl {
     }
 
     /// The logical block at `ppa`, if that can be said without reading map pages.
-    pub(super) fn owner_of(&mut self, group: u32, ppa: Ppa) -> Option<u32> {
+    pub(super) fn owner_of(&mut self, group: u32, ppa: Ppa) -> Option<u64> {
         match (&self.owners, &self.map) {
             (Some(owners), _) => Some(owners.get(ppa)),
             (None, Map::Whole(_)) => Some(self.search_owner(group, ppa)),
@@ -58,14 +58,14 @@ impl BlockFtl {
     }
 
     /// The logical block at `ppa`, which cannot say it. Only the map knows, and it has to be gone through, once for a chunk.
-    pub(super) fn search_owner(&mut self, group: u32, ppa: Ppa) -> u32 {
+    pub(super) fn search_owner(&mut self, group: u32, ppa: Ppa) -> u64 {
         let chunk = self.flash.format.chunk_of(ppa);
         let (format, mapping, buffer) = (self.flash.format, &self.map, &self.buffer);
         let victims = &mut self.collection.groups[group as usize].victims;
         let victim = victims.iter_mut().find(|victim| victim.chunk == chunk).expect("it is being read");
         let owners = victim.owners.get_or_insert_with(|| {
             let mut owners = vec![NOBODY; self.flash.geometry.blocks_per_chunk as usize];
-            for block in 0..mapping.blocks() as u32 {
+            for block in 0..mapping.blocks() {
                 if let Place::Media(ppa) = buffer.base(mapping, block).place()
                     && format.chunk_of(ppa) == chunk
                 {

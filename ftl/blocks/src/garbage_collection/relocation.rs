@@ -40,7 +40,7 @@ pub(crate) const COPYING_PER_GROUP_MAX: u32 = READS_PER_GROUP_MAX * VECTOR_BLOCK
 const READS_OF_LOST_MIN: u32 = 4;
 
 /// No logical block.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NOBODY: u64 = u64::MAX;
 
 /// A unit of relocated blocks belongs to a frontier of a group.
 fn owner(group: u32, frontier: usize) -> u64 {
@@ -55,9 +55,9 @@ fn group_and_frontier(owner: u64) -> (u32, usize) {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FoundBlock {
     /// The map has this logical block there.
-    Current(u32),
+    Current(u64),
     /// This logical block has changed, and the place counts until its map page is merged.
-    Stale(u32),
+    Stale(u64),
     /// It does not verify, or nobody wants it.
     Other,
 }
@@ -109,7 +109,7 @@ impl BlockFtl {
         let queue = &frontiers[frontier].queue;
         let padding = queue.len().next_multiple_of(self.flash.geometry.ws_min as usize) - queue.len();
         let is_stale = |frame: &&Frame| {
-            let from = Ppa(u64::from(self.buffer.slot(**frame).older.0));
+            let from = self.buffer.slot(**frame).older.address();
             !self.flash.chunks.is_valid(from)
         };
         let stale = queue.iter().filter(is_stale).count();
@@ -221,7 +221,7 @@ impl BlockFtl {
         }
         let addresses = frames[..blocks].iter().map(|frame| Oob::peek(&self.flash.frames, *frame));
         if let Map::Whole(map) = &self.map {
-            map.fetch(addresses.map(|oob| oob.map_or(0, |oob| oob.address as u32)));
+            map.fetch(addresses.map(|oob| oob.map_or(0, |oob| oob.address)));
         }
         if let For::Victim(chunk) = what {
             self.victim_mut(group, chunk).reading -= 1;
@@ -394,7 +394,7 @@ impl BlockFtl {
     pub(crate) fn found_at(&self, frame: Frame, ppa: Ppa) -> FoundBlock {
         let Ok(oob) = Oob::verify(&self.flash.frames, frame) else { return FoundBlock::Other };
         let is_in_map = oob.kind.is_of_host() && oob.address < self.map.blocks();
-        let block = oob.address as u32;
+        let block = oob.address;
         match &self.map {
             _ if !is_in_map => FoundBlock::Other,
             Map::Whole(_) if self.buffer.base(&self.map, block) == Entry::media(ppa) => FoundBlock::Current(block),
@@ -406,7 +406,7 @@ impl BlockFtl {
     }
 
     /// A block of a victim is in `frame`, as it was read from `from`, and waits for its unit.
-    pub(super) fn move_block(&mut self, group: u32, block: u32, from: Ppa, frame: Frame) {
+    pub(super) fn move_block(&mut self, group: u32, block: u64, from: Ppa, frame: Frame) {
         let slot = self.buffer.slot_mut(frame);
         (slot.block, slot.older) = (block, Entry::media(from));
         slot.set_copied(false);
@@ -505,7 +505,7 @@ impl BlockFtl {
             if is_copy {
                 let mut sources = [Ppa(0); VECTOR_BLOCKS_MAX];
                 for (source, frame) in sources.iter_mut().zip(&unit[..used]) {
-                    *source = Ppa(u64::from(self.buffer.slot(*frame).older.0));
+                    *source = self.buffer.slot(*frame).older.address();
                 }
                 self.flash.copy_unit(open, owner, &unit[..count], used as u32, &sources[..used]);
             } else {
@@ -558,7 +558,7 @@ impl BlockFtl {
 
     /// Words of the log that so many relocated blocks take at most. What is said of a copy never spans two blocks of the log.
     fn words_of(&self, blocks: usize) -> usize {
-        blocks * if self.flash.seals.has_copies() { 4 } else { 1 }
+        if self.flash.seals.has_copies() { 4 * blocks } else { Record::words_of_mapped(blocks, self.map.width()) }
     }
 
     /// Logs where a relocated block is.
@@ -661,7 +661,7 @@ impl BlockFtl {
             for at in 0..used {
                 let frame = self.flash.units.unit(id).frames()[at];
                 let slot = *self.buffer.slot(frame);
-                let from = Ppa(u64::from(slot.older.0));
+                let from = slot.older.address();
                 let victim = self.flash.format.chunk_of(from);
                 let relocated = Relocated { block: slot.block, from, to: slot.ppa };
                 self.collection.frames.push(frame);

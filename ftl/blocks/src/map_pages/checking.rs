@@ -4,7 +4,6 @@ use super::{For, Owner};
 use crate::block_ftl::BlockFtl;
 use openftl_core::{Clock, Frame, Ppa};
 use openftl_parts::flash::reads::Reader;
-use openftl_parts::map::directory::entry_of;
 use openftl_parts::map::{Map, Place};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::tenant::Tenant;
@@ -35,7 +34,7 @@ impl BlockFtl {
         &mut self,
         clock: &mut dyn Clock,
         tenant: &mut dyn Tenant,
-        each: &mut dyn FnMut(&BlockFtl, u32, Ppa),
+        each: &mut dyn FnMut(&BlockFtl, u64, Ppa),
     ) -> Result<Vec<u32>, OpenError> {
         let Map::Paged(map) = &self.map else { return Ok(Vec::new()) };
         let mut lost = Vec::new();
@@ -79,13 +78,13 @@ impl BlockFtl {
         Ok(lost)
     }
 
-    fn each_place_of_page(&self, page: u32, frame: Option<Frame>, each: &mut dyn FnMut(&BlockFtl, u32, Ppa)) {
+    fn each_place_of_page(&self, page: u32, frame: Option<Frame>, each: &mut dyn FnMut(&BlockFtl, u64, Ppa)) {
         let Map::Paged(map) = &self.map else { return };
         for block in map.size().first_of(page)..map.end_of(page) {
             let change = map.changes().get(block);
             // Until a merge takes the change in, what the page has counts as valid, but for a settled one.
             if let Some(frame) = frame.filter(|_| change.is_none_or(|change| !change.is_settled)) {
-                let entry = entry_of(self.flash.frames.bytes(frame), map.size().split(block).1);
+                let entry = map.size().entry(self.flash.frames.bytes(frame), map.size().split(block).1);
                 if let Place::Media(ppa) = entry.place() {
                     each(self, block, ppa);
                 }

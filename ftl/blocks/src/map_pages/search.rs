@@ -7,7 +7,6 @@ use super::{For, Owner};
 use crate::block_ftl::BlockFtl;
 use openftl_core::{Frame, Ppa};
 use openftl_parts::flash::reads::Reader;
-use openftl_parts::map::directory::entry_of;
 use openftl_parts::map::{Entry, Map};
 
 /// A valid block of a victim that cannot be read, and of which nobody knows whose it is: `frame` is to move in its stead.
@@ -82,7 +81,7 @@ impl BlockFtl {
         if is_good {
             let bytes = self.flash.frames.bytes(frame);
             for block in map.size().first_of(page)..map.end_of(page) {
-                let entry = entry_of(bytes, map.size().split(block).1);
+                let entry = map.size().entry(bytes, map.size().split(block).1);
                 // A place that is settled may be another block's by now.
                 let counts = map.changes().get(block).is_none_or(|change| !change.is_settled);
                 let named = pages.search.lost.iter().position(|(lost, _)| Entry::media(lost.from) == entry);

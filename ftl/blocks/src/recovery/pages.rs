@@ -10,7 +10,6 @@ use openftl_parts::flash::scan::{Scan, interleaved};
 use openftl_parts::journal::found_log::LeftOnMedia;
 use openftl_parts::journal::superblock::Superblock;
 use openftl_parts::map::demand::DemandMap;
-use openftl_parts::map::directory::entry_of;
 use openftl_parts::map::{Entry, Place};
 use openftl_parts::open_error::OpenError;
 use openftl_parts::words::{Access, METADATA_COPIES};
@@ -55,7 +54,7 @@ pub(super) fn mark_paged(
 ) -> Result<FoundPages, OpenError> {
     let named: FxHashSet<ChunkId> =
         forgiven.into_iter().flat_map(|superblock| superblock.chunks().chain(superblock.places.map(ChunkId))).collect();
-    let mut forgotten: Vec<u32> = Vec::new();
+    let mut forgotten: Vec<u64> = Vec::new();
     let (format, size, pages) = (chunks.geometry.format(), map.size(), map.directory().pages());
     // What pages have for blocks with a change counts no more.
     map.settle_all();
@@ -90,7 +89,7 @@ pub(super) fn mark_paged(
             }
             let bytes = frames.bytes(frame);
             for block in size.first_of(page)..map.end_of(page) {
-                let Place::Media(ppa) = entry_of(bytes, size.split(block).1).place() else { continue };
+                let Place::Media(ppa) = size.entry(bytes, size.split(block).1).place() else { continue };
                 if left.blocks.contains(&block) {
                     left_in_doubt.insert(format.chunk_of(ppa));
                 }
@@ -125,7 +124,7 @@ pub(super) fn mark_paged(
     let mut changes = [(0, Entry::UNMAPPED); 64];
     let mut next = 0;
     loop {
-        let count = map.changes().first_of(next..map.len() as u32, &mut changes);
+        let count = map.changes().first_of(next..map.len(), &mut changes);
         for (block, entry) in &changes[..count] {
             next = block + 1;
             let Place::Media(ppa) = entry.place() else { continue };
@@ -163,7 +162,7 @@ fn left_behind(
                 return;
             }
             let bytes = frames.bytes(frame);
-            let entries = (size.first_of(page)..map.end_of(page)).map(|block| entry_of(bytes, size.split(block).1));
+            let entries = (size.first_of(page)..map.end_of(page)).map(|block| size.entry(bytes, size.split(block).1));
             found.extend(entries.filter_map(|entry| match entry.place() {
                 Place::Media(ppa) => Some(format.chunk_of(ppa)),
                 _ => None,

@@ -1,6 +1,7 @@
 //! What a device says of all its chunks when a drive is opened.
 
 use crate::flash::plan::PlanError;
+use crate::map::entry::ADDRESS_BITS_MAX;
 use crate::open_error::OpenError;
 use openftl_core::{ChunkId, Geometry, Time};
 use openftl_media::{ChunkDescriptor, ChunkState, Media};
@@ -22,8 +23,9 @@ impl Chunks {
         let geometry = *media.geometry();
         geometry.validate()?;
         let bits = geometry.format().bits();
-        if bits > 31 {
-            return Err(PlanError::TooLarge { capacity_blocks: geometry.blocks(), bits }.into());
+        let most = ADDRESS_BITS_MAX;
+        if bits > most {
+            return Err(PlanError::TooLarge { capacity_blocks: geometry.blocks(), bits, most }.into());
         }
         let mut table = vec![None; geometry.format().chunk_ids()];
         for descriptor in media.whole_chunk_report(now)? {

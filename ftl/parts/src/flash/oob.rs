@@ -5,9 +5,9 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0 | kind ([`BlockKind`]) |
-//! | 1 | format version ([`OOB_VERSION`]) |
+//! | 1 | bits 3-0: format version ([`OOB_VERSION`]); bits 7-4: address, bits 35-32 |
 //! | 2-3 | sequence, bits 47-32 |
-//! | 4-7 | address: logical block, index in the checkpoint, the superblock or the table; 0 in the log |
+//! | 4-7 | address, bits 31-0: logical block, index in the checkpoint, the superblock or the table; 0 in the log |
 //! | 8-11 | sequence, bits 31-0: the number of the write, the log block, the checkpoint, the superblock or the table |
 //! | 12-15 | CRC32C of bytes 0-11 and then of the CRC32C of the payload (of the stamp itself, for a stamp), XORed with the salt |
 //!
@@ -15,6 +15,7 @@
 //!
 //! A sequence of 48 bits is never used up, so of two versions of a logical block the newer is known without the map.
 
+use crate::map::entry::BLOCK_BITS_MAX;
 use openftl_core::checksum::crc32c;
 use openftl_core::{Frame, Frames, Payload, Stamp};
 use std::mem::offset_of;
@@ -25,6 +26,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 pub const OOB_VERSION: u8 = 3;
 /// Bits of a sequence.
 const SEQUENCE_BITS: u32 = 48;
+/// Bits of an address.
+const ADDRESS_BITS: u32 = 36;
+/// The bits of the second byte that are the version.
+const VERSION_MASK: u8 = 0xF;
+
+const _: () = assert!(ADDRESS_BITS == BLOCK_BITS_MAX);
 
 /// What a block is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -100,7 +107,7 @@ const _: () = assert!(size_of::<OobBytes>() == openftl_core::OOB_BYTES_MIN);
 pub struct Oob {
     /// What the block is.
     pub kind: BlockKind,
-    /// Which of its kind, below 2³².
+    /// Which of its kind, below 2³⁶.
     pub address: u64,
     /// When it was written, below 2⁴⁸.
     pub sequence: u64,
@@ -152,11 +159,12 @@ impl Oob {
     #[inline]
     pub fn seal(self, frames: &mut Frames, frame: Frame) {
         assert!(self.sequence >> SEQUENCE_BITS == 0, "a drive never writes 2^48 blocks");
+        assert!(self.address >> ADDRESS_BITS == 0, "an address has 36 bits");
         let mut bytes = OobBytes {
             kind: self.kind as u8,
-            version: OOB_VERSION,
+            version: OOB_VERSION | (self.address >> 32 << 4) as u8,
             sequence_high: U16::new((self.sequence >> 32) as u16),
-            address: U32::new(u32::try_from(self.address).expect("an address has 32 bits")),
+            address: U32::new(self.address as u32),
             sequence_low: U32::new(self.sequence as u32),
             crc: U32::ZERO,
         };
@@ -169,7 +177,7 @@ impl Oob {
     #[must_use]
     pub fn is_of_another_version(frames: &Frames, frame: Frame) -> bool {
         let oob = frames.oob(frame);
-        oob[0] == BlockKind::Superblock as u8 && oob[offset_of!(OobBytes, version)] != OOB_VERSION
+        oob[0] == BlockKind::Superblock as u8 && oob[offset_of!(OobBytes, version)] & VERSION_MASK != OOB_VERSION
     }
 
     /// XORs the CRC in the out-of-band bytes of `frame` with `salt`.
@@ -178,12 +186,12 @@ impl Oob {
         Oob::add_salt_of(frames, frame, |_, _| salt);
     }
 
-    /// XORs the CRC in the out-of-band bytes of `frame` with the salt that is asked for with their first two, kind and version. Returns
+    /// XORs the CRC in the out-of-band bytes of `frame` with the salt that is asked for with their kind and their version. Returns
     /// it.
     #[inline]
     pub fn add_salt_of(frames: &mut Frames, frame: Frame, salt_of: impl FnOnce(u8, u8) -> u32) -> u32 {
         let bytes: &mut [u8; size_of::<OobBytes>()] = frames.oob_mut(frame).first_chunk_mut().expect("sixteen bytes");
-        let salt = salt_of(bytes[offset_of!(OobBytes, kind)], bytes[offset_of!(OobBytes, version)]);
+        let salt = salt_of(bytes[offset_of!(OobBytes, kind)], bytes[offset_of!(OobBytes, version)] & VERSION_MASK);
         let crc: &mut [u8; 4] = bytes[offset_of!(OobBytes, crc)..].first_chunk_mut().expect("four bytes");
         *crc = (u32::from_le_bytes(*crc) ^ salt).to_le_bytes();
         salt
@@ -197,11 +205,13 @@ impl Oob {
     pub fn peek(frames: &Frames, frame: Frame) -> Result<Oob, OobError> {
         let bytes = OobBytes::read_from_prefix(frames.oob(frame)).expect("at least sixteen bytes").0;
         let kind = BlockKind::from_byte(bytes.kind).ok_or(OobError::Kind(bytes.kind))?;
-        if bytes.version != OOB_VERSION {
-            return Err(OobError::Version { found: bytes.version });
+        let version = bytes.version & VERSION_MASK;
+        if version != OOB_VERSION {
+            return Err(OobError::Version { found: version });
         }
+        let address = u64::from(bytes.version >> 4) << 32 | u64::from(bytes.address.get());
         let sequence = u64::from(bytes.sequence_high.get()) << 32 | u64::from(bytes.sequence_low.get());
-        Ok(Oob { kind, address: u64::from(bytes.address.get()), sequence })
+        Ok(Oob { kind, address, sequence })
     }
 
     /// Reads the out-of-band bytes of `frame` and verifies that the payload belongs to them.
@@ -264,9 +274,9 @@ pub fn format_table() -> &'static [(usize, usize, &'static str)] {
             1,
             "kind: 1 data, 2 padding, 3 log, 4 checkpoint, 5 superblock, 6 lost, 7 uncorrectable, 8 table, 9 map page, 10 log of a tenant",
         ),
-        (offset_of!(OobBytes, version), 1, "format version, 3"),
+        (offset_of!(OobBytes, version), 1, "bits 3-0: format version, 3; bits 7-4: address, bits 35-32"),
         (offset_of!(OobBytes, sequence_high), 2, "sequence, bits 47-32"),
-        (offset_of!(OobBytes, address), 4, "address"),
+        (offset_of!(OobBytes, address), 4, "address, bits 31-0"),
         (offset_of!(OobBytes, sequence_low), 4, "sequence, bits 31-0"),
         (offset_of!(OobBytes, crc), 4, "CRC32C of bytes 0-11 and of the payload's CRC32C, XORed with the salt"),
     ]
@@ -290,6 +300,17 @@ mod tests {
         let (frames, frame) = sealed();
         let text = frames.oob(frame).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         expect_test::expect!["01033412bc9a785607000000d3b88ed6"].assert_eq(&text);
+    }
+
+    #[test]
+    fn an_address_has_36_bits() {
+        let mut frames = Frames::new(1, 1, 16);
+        let frame = frames.acquire(FrameForm::Bytes).unwrap();
+        for address in [0, u64::from(u32::MAX), 1 << 32, (1 << ADDRESS_BITS) - 1] {
+            let oob = Oob { kind: BlockKind::Data, address, sequence: 7 };
+            oob.seal(&mut frames, frame);
+            assert_eq!(Oob::verify(&frames, frame), Ok(oob));
+        }
     }
 
     #[test]

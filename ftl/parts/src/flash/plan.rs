@@ -17,9 +17,12 @@
 //! Chunks beyond the plan (because chunks per parallel unit is a whole number) are spares for chunks that go bad.
 
 use crate::config::{Config, RelocateBy};
+use crate::journal::checkpoint::words_per_block;
 use crate::journal::superblock::Superblock;
+use crate::map::entry::{ADDRESS_BITS_MAX, BLOCK_BITS_MAX, NARROW_BITS};
 use crate::map::memory::{MapMemory, MapPlan, TooSmall, changes_planned};
 use crate::map::pins::{MapBlock, MapPin, RANGES_MAX};
+use crate::map::{ENTRIES_PER_BLOCK, Width};
 use crate::placement_name::PlacementName;
 use crate::words::{METADATA_COPIES, TRANSACTION_BLOCKS_MAX};
 use openftl_core::units::{ByteSize, Share};
@@ -42,9 +45,6 @@ pub const SUPERBLOCK_COPIES: u32 = 2;
 
 /// Parallel units that one copy of a checkpoint is spread over, at most.
 pub const CHECKPOINT_LANES_MAX: u32 = 4;
-
-/// Bytes of a map entry.
-pub const MAP_ENTRY_BYTES: u64 = 4;
 
 /// Bytes of a chunk table entry in a checkpoint.
 pub const CHUNK_ENTRY_BYTES: u64 = 8;
@@ -110,16 +110,18 @@ pub enum PlanError {
         /// As asked for.
         bytes: u64,
     },
-    /// More than a 32-bit map entry can name.
+    /// More than a map entry can name.
     #[error(
-        "capacity = {capacity_blocks} blocks: device addresses would need {bits} bits, and a map entry has room for 31; \
-         use a smaller capacity or a profile with larger chunks"
+        "capacity = {capacity_blocks} blocks: device addresses would need {bits} bits, and a map entry has room for {most}; \
+         use a smaller capacity or a profile with larger chunks{}", map_on_media(*most)
     )]
     TooLarge {
         /// As asked for.
         capacity_blocks: u64,
-        /// Bits of an address on that device.
+        /// Bits of an address on that device, or of the number of a logical block.
         bits: u32,
+        /// Bits that there is room for.
+        most: u32,
     },
     /// The device has fewer chunks than the plan needs.
     #[error(
@@ -213,20 +215,27 @@ impl Plan {
     /// # Errors
     /// If the capacity is impossible, or the device allows too few open chunks.
     pub fn new(geometry: &Geometry, config: &Config) -> Result<Plan, PlanError> {
-        let plan = Plan::of_chunks(geometry, config)?;
-        if let Some(memory) = &config.map_memory {
-            MapPlan::new(memory, config.capacity_blocks, geometry)?;
+        let (capacity_blocks, bits) = (config.capacity_blocks, geometry.format().bits());
+        let memory = config.map_memory.map(|memory| memory.on(capacity_blocks, bits));
+        let plan = Plan::of_chunks(geometry, config, memory)?;
+        let most = if memory.is_some() { ADDRESS_BITS_MAX } else { NARROW_BITS };
+        if bits > most {
+            return Err(PlanError::TooLarge { capacity_blocks, bits, most });
+        }
+        if let Some(memory) = &memory {
+            MapPlan::new(memory, capacity_blocks, geometry)?;
         }
         expect_pins(config)?;
         Ok(plan)
     }
 
     /// The same, whether or not the map of such a drive finds the memory that it needs.
-    fn of_chunks(geometry: &Geometry, config: &Config) -> Result<Plan, PlanError> {
+    fn of_chunks(geometry: &Geometry, config: &Config, memory: Option<MapMemory>) -> Result<Plan, PlanError> {
         let capacity_blocks = config.capacity_blocks;
-        if capacity_blocks >= 1 << 31 {
+        let most = if memory.is_some() { BLOCK_BITS_MAX } else { NARROW_BITS };
+        if capacity_blocks >> most > 0 {
             let bits = u64::BITS - capacity_blocks.leading_zeros();
-            return Err(PlanError::TooLarge { capacity_blocks, bits });
+            return Err(PlanError::TooLarge { capacity_blocks, bits, most });
         }
         if capacity_blocks == 0 {
             return Err(PlanError::Capacity { bytes: capacity_blocks.saturating_mul(BLOCK_BYTES as u64) });
@@ -234,11 +243,12 @@ impl Plan {
         if config.relocate_by == RelocateBy::DeviceCopy && !geometry.vector_copy {
             return Err(PlanError::NoVectorCopy);
         }
-        let map_pages = match &config.map_memory {
+        let map_pages = match &memory {
             None => 0,
             Some(memory) => plan_map(config, memory)?,
         };
-        let is_paged = config.map_memory.is_some();
+        let is_paged = memory.is_some();
+        let width = memory.map_or(Width::Narrow, |memory| memory.page.width());
         let blocks_per_chunk = u64::from(geometry.blocks_per_chunk);
         let groups = geometry.groups;
         let data_chunks = (capacity_blocks + config.over_provisioning.of(capacity_blocks)).div_ceil(blocks_per_chunk);
@@ -280,9 +290,9 @@ impl Plan {
         let unit = u64::from(geometry.ws_min);
         // The chunk table has an entry for every chunk of the device. While a device is still being sized, for an upper bound.
         let chunks = geometry.chunks().max(data_chunks + data_chunks / 4 + 16 * u64::from(geometry.pus()) + 256);
-        let words_per_block = BLOCK_BYTES as u64 / size_of::<u64>() as u64;
+        let words_per_block = words_per_block(width) as u64;
         let map_blocks = match is_paged {
-            false => capacity_blocks.div_ceil(BLOCK_BYTES as u64 / MAP_ENTRY_BYTES),
+            false => capacity_blocks.div_ceil(ENTRIES_PER_BLOCK as u64),
             true => map_pages.div_ceil(words_per_block) + changes_planned(capacity_blocks).div_ceil(words_per_block),
         };
         // Each copy: the pages, as much again so that the chunks of old pages are mostly empty, one that is open, one to go on, and on
@@ -375,6 +385,11 @@ impl Plan {
     }
 }
 
+/// What else helps where entries have room for few bits.
+fn map_on_media(most: u32) -> &'static str {
+    if most == NARROW_BITS { ", or keep the map of a block drive on media (map_memory = 10%)" } else { "" }
+}
+
 /// Whether what is said of map pages in memory can be done.
 fn expect_pins(config: &Config) -> Result<(), PlanError> {
     if config.map_memory.is_none() {
@@ -425,14 +440,19 @@ const LOG_BLOCKS_MIN: u64 = 1024;
 /// # Errors
 /// If no number of chunks would do.
 pub fn chunks_per_pu(geometry: &Geometry, config: &Config, spare: Share) -> Result<u32, PlanError> {
-    let plan = Plan::of_chunks(geometry, config)?;
-    let chunks = plan.chunks() + spare.of(plan.chunks());
-    let needed = chunks.div_ceil(u64::from(geometry.pus())).max(u64::from(SUPERBLOCK_CHUNKS) * 2);
-    let scaled = Geometry { chunks_per_pu: u32::try_from(needed).unwrap_or(u32::MAX), ..*geometry };
-    let bits = scaled.format().bits();
-    if bits > 31 {
-        return Err(PlanError::TooLarge { capacity_blocks: config.capacity_blocks, bits });
+    let scaled = |memory: Option<MapMemory>| -> Result<Geometry, PlanError> {
+        let plan = Plan::of_chunks(geometry, config, memory)?;
+        let chunks = plan.chunks() + spare.of(plan.chunks());
+        let needed = chunks.div_ceil(u64::from(geometry.pus())).max(u64::from(SUPERBLOCK_CHUNKS) * 2);
+        Ok(Geometry { chunks_per_pu: u32::try_from(needed).unwrap_or(u32::MAX), ..*geometry })
+    };
+    let memory = config.map_memory.map(|memory| memory.on(config.capacity_blocks, 0));
+    let mut scaled_to = scaled(memory)?;
+    // Longer addresses may make the entries wide, and the map larger.
+    if let Some(memory) = memory.filter(|_| scaled_to.format().bits() > NARROW_BITS) {
+        scaled_to = scaled(Some(memory.wide()))?;
     }
+    let scaled = scaled_to;
     // The memory of a map depends on the flash that is there in the end.
     Plan::new(&scaled, config)?;
     Ok(scaled.chunks_per_pu)

@@ -60,8 +60,10 @@ use openftl_core::checksum::crc32c;
 use openftl_core::{AddressFormat, ChunkId, Frame, Frames, Geometry, Ppa};
 use std::collections::BTreeSet;
 
-/// Spreads addresses over 32 bits; odd, so that no two have the same product.
+/// Spreads addresses over 32 bits; odd, so that no two of so many bits have the same product.
 const PLACE_FACTOR: u32 = 0x9E37_79B1;
+/// The same of bits above those.
+const UPPER_FACTOR: u32 = 0x85EB_CA6B;
 
 /// Bits of an opening number below the sequence of the superblock that it begins with.
 const OPENINGS_BITS: u32 = 24;
@@ -304,7 +306,7 @@ impl Seals {
 
 #[inline]
 fn place(ppa: Ppa) -> u32 {
-    (ppa.0 as u32).wrapping_mul(PLACE_FACTOR)
+    (ppa.0 as u32).wrapping_mul(PLACE_FACTOR) ^ ((ppa.0 >> 32) as u32).wrapping_mul(UPPER_FACTOR)
 }
 
 #[cfg(test)]

@@ -30,9 +30,11 @@
 //!
 //! | blocks | contents |
 //! |---|---|
-//! | ⌈map pages / 512⌉ | directory, 8 bytes each, in the order of pages: address of copy 0, of copy 1; FFFF_FFFFh both: nowhere |
+//! | ⌈map pages / 512⌉ | directory, 8 bytes each, in the order of pages: entries with the address of copy 0, of copy 1; nowhere both |
 //! | ⌈chunks / 512⌉ | chunk table, as above |
 //! | as many as it takes | changes, 8 bytes each, in the order of logical blocks: block, entry. What is left of the last block is FFh |
+//!
+//! Where entries have five bytes these are ten bytes each, 409 in a block; the rest is FFh.
 //!
 //! A merge that ends while the body is written is in the log behind the begin of the checkpoint, and so is every change since: it does
 //! not matter whether directory and changes are from before it or from after it.
@@ -49,17 +51,23 @@ use crate::flash::units::OpenId;
 use crate::journal::log::Log;
 use crate::journal::superblock::{CheckpointPlace, Extent};
 use crate::journal::superblock_writer::SuperblockWriter;
-use crate::map::directory::PageSize;
+use crate::map::directory::{PageSize, Places};
 use crate::map::memory::changes_planned;
-use crate::map::{ENTRIES_PER_BLOCK, Entry, Place};
+use crate::map::{ENTRIES_PER_BLOCK, Entry, Place, Width, Word};
 use crate::words::{Label, METADATA_COPIES, Purpose};
-use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Nanos, Time, VECTOR_BLOCKS_MAX};
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Nanos, Ppa, Time, VECTOR_BLOCKS_MAX};
 
 /// Chunk table entries in one block.
 pub const CHUNKS_PER_BLOCK: usize = BLOCK_BYTES / 8;
 
-/// Words of the directory, or changes, in one block.
-pub const WORDS_PER_BLOCK: usize = BLOCK_BYTES / 8;
+/// Words of the directory, or changes, in one block, at most.
+const WORDS_PER_BLOCK_MAX: usize = words_per_block(Width::Narrow);
+
+/// Words of the directory, or changes, in one block: two entries each.
+#[must_use]
+pub const fn words_per_block(width: Width) -> usize {
+    BLOCK_BYTES / (2 * width.bytes())
+}
 
 /// Flag in the resets of a chunk table entry: retired.
 pub const CHUNK_RETIRED: u32 = 1 << 31;
@@ -76,6 +84,8 @@ const UNITS_PER_LANE: u32 = 2;
 /// How a body is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BodyLayout {
+    /// How long entries are.
+    pub width: Width,
     /// Blocks of map entries, or of the directory.
     pub map_blocks: u32,
     /// Blocks of the chunk table, behind them.
@@ -92,16 +102,18 @@ impl BodyLayout {
     #[must_use]
     pub fn new(capacity_blocks: u64, geometry: &Geometry, copies: bool, map_page: Option<PageSize>) -> BodyLayout {
         let entries = capacity_blocks.div_ceil(ENTRIES_PER_BLOCK as u64) as u32;
+        let width = map_page.map_or(Width::Narrow, PageSize::width);
         BodyLayout {
+            width,
             map_blocks: match map_page {
                 None => entries,
-                Some(size) => size.pages(capacity_blocks).div_ceil(WORDS_PER_BLOCK as u32),
+                Some(size) => size.pages(capacity_blocks).div_ceil(words_per_block(width) as u32),
             },
             table_blocks: geometry.chunks().div_ceil(CHUNKS_PER_BLOCK as u64) as u32,
             borrowed_blocks: if copies { entries } else { 0 },
             change_blocks_max: match map_page {
                 None => 0,
-                Some(_) => changes_planned(capacity_blocks).div_ceil(WORDS_PER_BLOCK as u64) as u32,
+                Some(_) => changes_planned(capacity_blocks).div_ceil(words_per_block(width) as u64) as u32,
             },
         }
     }
@@ -125,24 +137,27 @@ impl BodyLayout {
         let layout = self;
         let bytes = flash.frames.bytes_anew(frame);
         if index < layout.map_blocks && body.pages() > 0 {
-            let first = index * WORDS_PER_BLOCK as u32;
+            let words = words_per_block(layout.width) as u32;
+            let first = index * words;
             bytes.fill(0xFF);
-            for (page, word) in (first..body.pages()).zip(bytes.as_chunks_mut::<8>().0) {
-                *word = body.page_word(page).to_le_bytes();
+            for (page, word) in (first..body.pages()).zip(0..words as usize) {
+                for (copy, place) in body.page_places(page).into_iter().enumerate() {
+                    layout.width.set(bytes, word * METADATA_COPIES + copy, place);
+                }
             }
         } else if index < layout.map_blocks {
             let first = index as usize * ENTRIES_PER_BLOCK;
             let last = (first + ENTRIES_PER_BLOCK).min(body.blocks() as usize);
             bytes[(last - first) * 4..].fill(0xFF);
             for (block, word) in (first..last).zip(bytes.as_chunks_mut::<4>().0) {
-                *word = body.entry(block as u32).0.to_le_bytes();
+                *word = Word::of(body.entry(block as u64));
             }
         } else if index >= layout.map_blocks + layout.table_blocks {
             let first = (index - layout.map_blocks - layout.table_blocks) as usize * ENTRIES_PER_BLOCK;
             let last = (first + ENTRIES_PER_BLOCK).min(body.blocks() as usize);
             bytes.fill(0);
             for (block, word) in (first..last).zip(bytes.as_chunks_mut::<4>().0) {
-                if let Place::Media(ppa) = body.entry(block as u32).place() {
+                if let Place::Media(ppa) = body.entry(block as u64).place() {
                     *word = flash.seals.borrowed(ppa).to_le_bytes();
                 }
             }
@@ -168,15 +183,15 @@ pub trait Body {
     /// Logical blocks.
     fn blocks(&self) -> u64;
     /// Where one of them is.
-    fn entry(&self, block: u32) -> Entry;
+    fn entry(&self, block: u64) -> Entry;
     /// The position up to which everything is committed.
     fn committed(&self) -> u64;
     /// Pages of a map that is on media; 0: it is not, and the body has each [entry](Body::entry).
     fn pages(&self) -> u32;
-    /// Where one of them is; see [`Directory::word`](crate::map::directory::Directory::word).
-    fn page_word(&self, page: u32) -> u64;
+    /// Where one of them is.
+    fn page_places(&self, page: u32) -> Places;
     /// The first changes from `block` on that no page has, as many as there is room for. Returns how many.
-    fn changes_from(&self, block: u32, changes: &mut [(u32, Entry)]) -> usize;
+    fn changes_from(&self, block: u64, changes: &mut [(u64, Entry)]) -> usize;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -212,7 +227,7 @@ pub struct Checkpointer {
     next: u32,
     next_copy: usize,
     /// The first block whose changes the body does not have yet; `None`: it has all.
-    next_change: Option<u32>,
+    next_change: Option<u64>,
     /// Blocks of changes of the unit that has gone to one copy, for the other.
     change_blocks: Vec<Box<[u8; BLOCK_BYTES]>>,
     /// Blocks of the body, as far as it is written.
@@ -483,15 +498,16 @@ impl Checkpointer {
         }
         let Some(from) = self.next_change else { return false };
         let bytes = flash.frames.bytes_anew(frame);
-        let mut changes = [(0, Entry::UNMAPPED); WORDS_PER_BLOCK];
-        let count = body.changes_from(from, &mut changes);
-        self.next_change = match count {
-            WORDS_PER_BLOCK => Some(changes[count - 1].0 + 1),
-            _ => None,
-        };
+        let width = self.layout.width;
+        let mut changes = [(0, Entry::UNMAPPED); WORDS_PER_BLOCK_MAX];
+        let changes = &mut changes[..words_per_block(width)];
+        let count = body.changes_from(from, changes);
+        self.next_change = (count == changes.len()).then(|| changes[count - 1].0 + 1);
         bytes.fill(0xFF);
-        for ((block, entry), word) in changes[..count].iter().zip(bytes.as_chunks_mut::<8>().0) {
-            *word = (u64::from(*block) | u64::from(entry.0) << 32).to_le_bytes();
+        for (at, (block, entry)) in changes[..count].iter().enumerate() {
+            // The number of a block has no more bits than an address.
+            width.set(bytes, 2 * at, Entry::media(Ppa(*block)));
+            width.set(bytes, 2 * at + 1, *entry);
         }
         // Popped in the order in which they were filled.
         self.change_blocks.insert(0, Box::new(*bytes));

@@ -6,10 +6,11 @@ use crate::flash::oob::BlockKind;
 use crate::flash::scan::{Scan, interleaved};
 use crate::flash::seals::Seals;
 use crate::journal::checkpoint::{
-    BodyLayout, CHUNK_RESETS, CHUNK_RETIRED, CHUNK_SUSPECT, CHUNKS_PER_BLOCK, WORDS_PER_BLOCK,
+    BodyLayout, CHUNK_RESETS, CHUNK_RETIRED, CHUNK_SUSPECT, CHUNKS_PER_BLOCK, words_per_block,
 };
 use crate::journal::superblock::Superblock;
 use crate::map::demand::DemandMap;
+use crate::map::directory::Places;
 use crate::map::{ENTRIES_PER_BLOCK, Entry, Map, Place};
 use crate::open_error::OpenError;
 use crate::words::{Access, METADATA_COPIES};
@@ -30,9 +31,9 @@ pub struct FoundCheckpoint {
     /// The seal of each chunk.
     seals: Vec<(ChunkId, u32)>,
     /// Logical blocks that were at a place to which they had been copied, and what they had borrowed.
-    borrowed: Vec<(u32, u32)>,
-    bad_entry: Option<(usize, u32)>,
-    bad_page: Option<(u32, u64)>,
+    borrowed: Vec<(u64, u32)>,
+    bad_entry: Option<(u64, Entry)>,
+    bad_page: Option<(u32, Places)>,
 }
 
 impl FoundCheckpoint {
@@ -105,7 +106,7 @@ impl FoundCheckpoint {
         if index < layout.map_blocks as usize {
             let Map::Whole(mapping) = map else { return };
             if let Some(bad) = mapping.load(index * ENTRIES_PER_BLOCK, bytes.as_chunks::<4>().0) {
-                self.bad_entry = Some((bad, mapping.get(bad as u32).0));
+                self.bad_entry = Some((bad as u64, mapping.get(bad as u64)));
             }
         } else if index < table_end {
             let first = (index - layout.map_blocks as usize) * CHUNKS_PER_BLOCK;
@@ -125,7 +126,7 @@ impl FoundCheckpoint {
             let left = (map.blocks() as usize).saturating_sub(first);
             for (block, word) in (first..).zip(bytes.as_chunks::<4>().0).take(left) {
                 if *word != [0; 4] {
-                    self.borrowed.push((block as u32, u32::from_le_bytes(*word)));
+                    self.borrowed.push((block as u64, u32::from_le_bytes(*word)));
                 }
             }
         }
@@ -133,20 +134,29 @@ impl FoundCheckpoint {
 
     /// Takes a block of the directory, or of changes.
     fn take_paged(&mut self, index: usize, layout: BodyLayout, bytes: &[u8], map: &mut DemandMap) {
-        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let (width, words) = (layout.width, words_per_block(layout.width));
+        let pair = |at: usize| [0, 1].map(|half| width.get(bytes, 2 * at + half));
         if index < layout.map_blocks as usize {
-            let first = (index * WORDS_PER_BLOCK) as u32;
-            for (page, word) in (first..map.directory().pages()).zip(words) {
-                if !map.load_page(page, word, &[]) {
-                    self.bad_page = Some((page, word));
+            let first = (index * words) as u32;
+            for (page, at) in (first..map.directory().pages()).zip(0..words) {
+                if !map.load_page(page, pair(at), &[]) {
+                    self.bad_page = Some((page, pair(at)));
                 }
             }
             return;
         }
-        for word in words.take_while(|word| *word != u64::MAX) {
-            let (block, entry) = (word as u32, Entry((word >> 32) as u32));
-            if u64::from(block) >= map.len() || matches!(entry.place(), Place::Buffer(_)) {
-                self.bad_entry = Some((block as usize, entry.0));
+        for [block, entry] in (0..words).map(pair).take_while(|pair| *pair != [Entry::UNMAPPED; 2]) {
+            let Place::Media(Ppa(block)) = block.place() else {
+                self.bad_entry = Some((0, block));
+                return;
+            };
+            let is_possible = match entry.place() {
+                Place::Media(ppa) => width.has_room_for(ppa),
+                Place::Unmapped | Place::Lost => true,
+                Place::Buffer(_) => false,
+            };
+            if block >= map.len() || !is_possible {
+                self.bad_entry = Some((block, entry));
                 return;
             }
             map.put(block, entry);
@@ -167,7 +177,7 @@ impl FoundCheckpoint {
     }
 
     /// Whether the checkpoint says where logical block `block` is.
-    pub fn knows(&self, block: u32) -> bool {
+    pub fn knows(&self, block: u64) -> bool {
         self.have.is_empty() || self.have[block as usize / ENTRIES_PER_BLOCK]
     }
 
@@ -182,11 +192,11 @@ impl FoundCheckpoint {
             let blocks = superblock.checkpoint.blocks;
             return Err(OpenError::CheckpointLost { sequence, blocks, missing, first: first as u32 });
         }
-        if let Some((page, word)) = self.bad_page {
-            return Err(OpenError::Inconsistent(format!("the checkpoint has map page {page} at {word:#018x}")));
+        if let Some((page, places)) = self.bad_page {
+            return Err(OpenError::Inconsistent(format!("the checkpoint has map page {page} at {places:?}")));
         }
-        if let Some((block, word)) = self.bad_entry {
-            return Err(OpenError::Inconsistent(format!("the checkpoint maps logical block {block} to {word:#010x}")));
+        if let Some((block, entry)) = self.bad_entry {
+            return Err(OpenError::Inconsistent(format!("the checkpoint maps logical block {block} to {entry:?}")));
         }
         Ok(())
     }

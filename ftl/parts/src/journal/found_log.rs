@@ -26,6 +26,7 @@ use crate::journal::log_block::{self, Record};
 use crate::journal::superblock::{COUNTS_END, LogGap, Superblock};
 use crate::map::demand::DemandMap;
 use crate::map::directory::Copies;
+use crate::map::entry::NARROW_BITS;
 use crate::map::replay::Replay;
 use crate::map::{Entry, Map, Mapping, Place};
 use crate::open_error::OpenError;
@@ -83,7 +84,7 @@ pub struct LeftOnMedia {
     /// Pages where they were before: all that they say.
     pub pages: BTreeMap<u32, Copies>,
     /// Logical blocks: what their pages say.
-    pub blocks: BTreeSet<u32>,
+    pub blocks: BTreeSet<u64>,
 }
 
 impl Replayed {
@@ -99,13 +100,15 @@ impl Replayed {
     }
 
     /// These logical blocks are somewhere else, and what says so is in doubt.
-    fn leave(&mut self, map: &Map, blocks: Range<u32>, area_blocks: u32, format: AddressFormat) {
+    fn leave(&mut self, map: &Map, blocks: Range<u64>, area_blocks: u32, format: AddressFormat) {
         match map {
             Map::Whole(mapping) => {
                 for block in blocks {
                     if let Place::Media(ppa) = mapping.get(block).place() {
                         self.left_in_doubt.insert(format.chunk_of(ppa));
-                        self.left_in_area.extend((block < area_blocks).then_some((block, ppa)));
+                        self.left_in_area.extend(
+                            u32::try_from(block).ok().filter(|block| *block < area_blocks).map(|block| (block, ppa)),
+                        );
                     }
                 }
             }
@@ -325,7 +328,7 @@ impl FoundLog {
         let format = geometry.format();
         let mut replayed = Replayed::default();
         let mut merges = Replay::default();
-        let mut transaction: Vec<(u32, Ppa)> = Vec::new();
+        let mut transaction: Vec<(u64, Ppa)> = Vec::new();
         let mut before = superblock.first_lsn;
         for (lsn, block) in self.blocks.range(..self.end) {
             if superblock.log_gaps.iter().any(|gap| before <= gap.end && gap.next <= *lsn) {
@@ -338,7 +341,7 @@ impl FoundLog {
             }
             for record in log_block::records(&block.words) {
                 match record {
-                    Some(Record::Mapped { block, ppa, last }) if u64::from(block) < map.blocks() => {
+                    Some(Record::Mapped { block, ppa, last }) if block < map.blocks() && map.has_room_for(ppa) => {
                         if let (Map::Whole(mapping), true, true, false) =
                             (&mut *map, last, transaction.is_empty(), is_in_doubt)
                         {
@@ -362,7 +365,7 @@ impl FoundLog {
                         }
                     }
                     Some(Record::Trimmed { first, blocks })
-                        if u64::from(first) + u64::from(blocks) <= map.blocks() && transaction.is_empty() =>
+                        if first + blocks <= map.blocks() && transaction.is_empty() =>
                     {
                         replayed.records += 1;
                         if is_in_doubt {
@@ -378,13 +381,13 @@ impl FoundLog {
                             merges.merge_began(map, page);
                         }
                     }
-                    Some(Record::Page { page, word }) if has_page(map, page) => {
+                    Some(Record::Page { page, places }) if has_page(map, page) => {
                         if let Map::Paged(map) = map {
                             if is_in_doubt {
                                 replayed.leave_page(map, page);
                             }
-                            if !merges.page(map, page, word) {
-                                let found = format!("log block {lsn} has map page {page} at {word:#018x}");
+                            if !merges.page(map, page, places) {
+                                let found = format!("log block {lsn} has map page {page} at {places:?}");
                                 return Err(OpenError::Inconsistent(found));
                             }
                         }
@@ -422,13 +425,13 @@ impl FoundLog {
             let gap = superblock.log_gaps.iter().find(|gap| (gap.end..gap.next).contains(&lsn));
             gap.map_or(lsn, |gap| gap.next)
         };
-        let set = |mapping: &mut Mapping, known: &mut [bool], block: u32, entry: Entry| {
-            if u64::from(block) < mapping.len() {
+        let set = |mapping: &mut Mapping, known: &mut [bool], block: u64, entry: Entry| {
+            if block < mapping.len() {
                 mapping.set(block, entry);
                 known[block as usize] = true;
             }
         };
-        let mut transaction: Vec<(u32, Ppa)> = Vec::new();
+        let mut transaction: Vec<(u64, Ppa)> = Vec::new();
         let mut expected = superblock.first_lsn;
         for (lsn, block) in &self.blocks {
             let next = behind_gap(expected);
@@ -448,7 +451,9 @@ impl FoundLog {
             for record in log_block::records(&block.words).flatten() {
                 match record {
                     Record::Mapped { block, ppa, last } => {
-                        transaction.push((block, ppa));
+                        if ppa.0 >> NARROW_BITS == 0 {
+                            transaction.push((block, ppa));
+                        }
                         if last {
                             for (block, ppa) in transaction.drain(..) {
                                 set(mapping, known, block, Entry::media(ppa));
@@ -456,7 +461,7 @@ impl FoundLog {
                         }
                     }
                     Record::Trimmed { first, blocks } => {
-                        for block in first..first.saturating_add(blocks).min(mapping.len() as u32) {
+                        for block in first..first.saturating_add(blocks).min(mapping.len()) {
                             set(mapping, known, block, Entry::UNMAPPED);
                         }
                     }

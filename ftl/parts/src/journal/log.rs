@@ -18,8 +18,9 @@ mod writing;
 
 use crate::flash::oob::{BlockKind, Oob};
 use crate::flash::units::OpenId;
-use crate::journal::log_block::{Header, MARK_NOTHING, Record, WORDS_PER_BLOCK, header, marked};
-use crate::words::METADATA_COPIES;
+use crate::journal::log_block::{Header, MARK_NOTHING, Record, WORDS_PER_BLOCK, Words, header, marked};
+use crate::map::Width;
+use crate::words::{METADATA_COPIES, TRANSACTION_BLOCKS_MAX};
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames};
 use std::collections::VecDeque;
 use zerocopy::IntoBytes;
@@ -27,7 +28,9 @@ use zerocopy::IntoBytes;
 /// Log units that may be under way at a time; commits wait beyond that.
 pub const LOG_UNITS_MAX: usize = 8;
 /// The most words that one transaction or one relocated unit appends. (A unit that was copied takes three for each block.)
-pub const APPEND_WORDS_MAX: usize = crate::words::TRANSACTION_BLOCKS_MAX + 2;
+fn append_words_max(width: Width) -> usize {
+    Record::words_of_mapped(TRANSACTION_BLOCKS_MAX, width) + 2
+}
 
 /// Blocks of the log, at most a unit of them, that are written again as they were.
 pub struct MendedUnit {
@@ -93,6 +96,8 @@ pub struct LogCopy {
 pub struct Log {
     drive: u64,
     unit_blocks: usize,
+    /// The most words that are appended at once.
+    append_words_max: usize,
     /// Frames of the unit being filled.
     filling: Vec<Frame>,
     /// Words of the block being filled. They go to its frame when it ends: what its frame holds until then is durable, and the device may
@@ -132,12 +137,12 @@ impl Log {
         unit_blocks as usize * LOG_UNITS_MAX
     }
 
-    /// An empty log whose next block is `lsn`.
+    /// An empty log whose next block is `lsn`, of a drive whose entries have this width.
     ///
     /// # Panics
     /// If the pool is too small.
     #[must_use]
-    pub fn new(drive: u64, unit_blocks: u32, lsn: u64, frames: &mut Frames) -> Log {
+    pub fn new(drive: u64, width: Width, unit_blocks: u32, lsn: u64, frames: &mut Frames) -> Log {
         let mut units: Vec<Vec<Frame>> = (0..LOG_UNITS_MAX)
             .map(|_| {
                 let mut unit = Vec::new();
@@ -151,6 +156,7 @@ impl Log {
         Log {
             drive,
             unit_blocks: unit_blocks as usize,
+            append_words_max: append_words_max(width),
             filling: units.pop().expect("several units"),
             image: Box::new([[0; 8]; WORDS_PER_BLOCK]),
             words: 0,
@@ -236,22 +242,24 @@ impl Log {
     #[must_use]
     pub fn has_room_for(&self, words: usize) -> bool {
         let left = (self.unit_blocks - self.blocks) * WORDS_PER_BLOCK - self.words;
-        left + self.spare_frames.len() * self.unit_blocks * WORDS_PER_BLOCK > words + APPEND_WORDS_MAX
+        left + self.spare_frames.len() * self.unit_blocks * WORDS_PER_BLOCK > words + self.append_words_max
     }
 
     /// Appends a record. There must be room.
     #[inline]
     pub fn append(&mut self, frames: &mut Frames, record: Record) {
-        match record.words() {
-            (word, None) => self.word(frames, word),
-            // The two are in one block.
-            (mark, Some(word)) => {
-                if self.words + 2 > WORDS_PER_BLOCK {
-                    self.word(frames, marked(MARK_NOTHING));
-                }
-                self.word(frames, mark);
-                self.word(frames, word);
-            }
+        let Words { upper, word, announced } = record.words();
+        // They are in one block.
+        let more = usize::from(upper.is_some()) + usize::from(announced.is_some());
+        while more > 0 && self.words > 0 && self.words + more >= WORDS_PER_BLOCK {
+            self.word(frames, marked(MARK_NOTHING));
+        }
+        if let Some(upper) = upper {
+            self.word(frames, upper);
+        }
+        self.word(frames, word);
+        if let Some(announced) = announced {
+            self.word(frames, announced);
         }
     }
 
@@ -432,13 +440,17 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::log_block::PAGES_MAX;
     use crate::journal::log_block::{LogBlockError, parse_block, records};
+    use crate::map::Entry;
     use openftl_core::Ppa;
+
+    fn at(place: u64) -> Entry {
+        Entry::media(Ppa(place))
+    }
 
     fn log() -> (Frames, Log) {
         let mut frames = Frames::new(Log::frames_needed(2), 0, 16);
-        let log = Log::new(0xD21E, 2, 10, &mut frames);
+        let log = Log::new(0xD21E, Width::Wide, 2, 10, &mut frames);
         (frames, log)
     }
 
@@ -455,15 +467,23 @@ mod tests {
     #[test]
     fn what_is_appended_is_read_back_in_order() {
         let (mut frames, mut log) = log();
-        let records: Vec<Record> = (0..WORDS_PER_BLOCK as u32 + 20)
-            .map(|number| match number % 9 {
-                3 => Record::Trimmed { first: number, blocks: 1 + number },
+        let records: Vec<Record> = (0..500_u32)
+            .map(|number| match number % 12 {
+                3 => Record::Trimmed { first: number.into(), blocks: u64::from(number) + 1 },
                 4 => Record::Opened { chunk: ChunkId(number), seal: !number },
                 5 => Record::Copied { ppa: Ppa(number.into()), borrowed: u32::MAX - number },
                 6 => Record::Suspect { chunk: ChunkId(number) },
-                7 => Record::MergeBegan { page: number & (PAGES_MAX - 1) },
-                8 => Record::Page { page: number & (PAGES_MAX - 1), word: u64::from(number) << 32 | 7 },
-                _ => Record::Mapped { block: number, ppa: Ppa(u64::from(number) + (1 << 30)), last: number % 2 == 0 },
+                7 => Record::MergeBegan { page: number << 20 },
+                8 => Record::Page { page: number, places: [at(u64::from(number) << 26), at(7)] },
+                9 => Record::Page { page: u32::MAX, places: [Entry::UNMAPPED; METADATA_COPIES] },
+                10 => Record::Trimmed { first: u64::from(number) << 27, blocks: u64::from(number) << 26 },
+                11 => Record::Mapped { block: u64::from(number) << 26, ppa: Ppa(number.into()), last: true },
+                0 => Record::Mapped { block: (1 << 36) - 1, ppa: Ppa((1 << 36) - 1), last: false },
+                _ => Record::Mapped {
+                    block: number.into(),
+                    ppa: Ppa(u64::from(number) + (1 << 30)),
+                    last: number % 2 == 0,
+                },
             })
             .collect();
         for record in &records {
@@ -524,7 +544,7 @@ mod tests {
         let whole: Vec<_> =
             log.next_unit(0).unwrap().frames.iter().map(|frame| Box::new(*frames.bytes(*frame))).collect();
         let mut frames = Frames::new(Log::frames_needed(2), 0, 16);
-        let mut log = Log::new(0xD21E, 2, 30, &mut frames);
+        let mut log = Log::new(0xD21E, Width::Wide, 2, 30, &mut frames);
         log.mend(&mut frames, &MendedUnit { copies: [false, true], blocks: vec![(10, whole[0].clone())] });
         assert!(!log.has_unwritten(0) && log.has_unwritten(1));
         let LogUnit { owner, frames: unit, used, last_lsn } = log.next_unit(1).unwrap();

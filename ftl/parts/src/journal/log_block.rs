@@ -15,7 +15,7 @@
 //!
 //! | word, bits 63-32 | bits 31-0 | meaning |
 //! |---|---|---|
-//! | 1 in bit 63: last of its transaction; address in bits 62-32 | logical block | the block is at that address |
+//! | 1 in bit 63: last of its transaction; address in bits 62-32 | logical block, below 2³¹ | the block is at that address |
 //! | 0 | FFFF_FFFFh | nothing: fills a block |
 //! | 1 | FFFF_FFFFh | the next word is a trim: first block in bits 31-0, number of blocks in bits 63-32 |
 //! | 2 | FFFF_FFFFh | the next word is an opened chunk: its address in bits 31-0, its seal in bits 63-32 |
@@ -24,8 +24,20 @@
 //! | 5, number of a map page in bits 63-40 | FFFF_FFFFh | a merge of the page begins: it takes in what was mapped before |
 //! | 6, number of a map page in bits 63-40 | FFFF_FFFFh | the merge has ended; the next word is where the page is: copy 0 in bits 31-0, copy 1 in bits 63-32, FFFF_FFFFh both: nowhere |
 //!
+//! Where a number has more bits than there is room for, another mark precedes the record. No record with its marks spans two blocks.
+//!
+//! | word, bits 63-56 | bits 55-48 | bits 47-40 | bits 39-32 | bits 31-0 | the next record is |
+//! |---|---|---|---|---|---|
+//! | 0 | address, bits 38-31 | block, bits 38-31 | 7 | FFFF_FFFFh | a mapped block |
+//! | 0 | number of blocks, bits 39-32 | first block, bits 39-32 | 7 | FFFF_FFFFh | a trim |
+//! | 0 | 0 | page, bits 31-24 | 7 | FFFF_FFFFh | a merge that begins |
+//! | copy 1, bits 38-31 | copy 0, bits 38-31 | page, bits 31-24 | 7 | FFFF_FFFFh | a merge that has ended |
+//!
 //! The out-of-band bytes (kind log, sequence = LSN) carry the CRC32C.
 
+use crate::map::directory::Places;
+use crate::map::entry::{ADDRESS_BITS_MAX, NARROW_BITS};
+use crate::map::{Entry, Width};
 use openftl_core::{BLOCK_BYTES, ChunkId, Ppa};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -45,12 +57,13 @@ const MARK_COPIED: u32 = 3;
 const MARK_SUSPECT: u32 = 4;
 const MARK_MERGE: u32 = 5;
 const MARK_PAGE: u32 = 6;
+const MARK_UPPER: u32 = 7;
 
-/// Bits of a mark that are a map page, above those that say what the mark is.
-const PAGE_SHIFT: u32 = 8;
+/// What a mark has above the bits that say what it is: a map page, or uppermost bits.
+const ABOVE_MARK: u32 = 8;
 
-/// Map pages that a mark has room for.
-pub const PAGES_MAX: u32 = 1 << (u32::BITS - PAGE_SHIFT);
+/// Bits of a map page that a mark has room for.
+const PAGE_BITS: u32 = u32::BITS - ABOVE_MARK;
 
 /// What a log block begins with.
 #[derive(FromBytes, IntoBytes, Immutable, Unaligned, KnownLayout, Clone, Copy)]
@@ -72,7 +85,7 @@ pub enum Record {
     /// `block` is at `ppa`. `last` ends a transaction; a relocated block is a transaction of its own.
     Mapped {
         /// The logical block.
-        block: u32,
+        block: u64,
         /// Where it is.
         ppa: Ppa,
         /// Whether a transaction ends here.
@@ -81,9 +94,9 @@ pub enum Record {
     /// Blocks are nowhere any more. A transaction of its own.
     Trimmed {
         /// The first.
-        first: u32,
+        first: u64,
         /// How many.
-        blocks: u32,
+        blocks: u64,
     },
     /// A chunk was opened. It precedes the records of the blocks in it, and is part of no transaction.
     Opened {
@@ -108,8 +121,8 @@ pub enum Record {
     Page {
         /// The page.
         page: u32,
-        /// Where it is; see [`Directory::word`](crate::map::directory::Directory::word).
-        word: u64,
+        /// Where it is.
+        places: Places,
     },
     /// A program failed in a chunk, which is to be retired. It precedes the records of chunks that were opened later, and is part
     /// of no transaction.
@@ -119,27 +132,84 @@ pub enum Record {
     },
 }
 
-impl Record {
-    /// The first word of a record of a map page.
-    fn page_mark(mark: u32, page: u32) -> u64 {
-        debug_assert!(page < PAGES_MAX, "the plan admits only maps of fewer pages");
-        marked(mark | page << PAGE_SHIFT)
-    }
+/// A record on media.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Words {
+    /// Uppermost bits, where there are any.
+    pub upper: Option<u64>,
+    /// It, or its mark.
+    pub word: u64,
+    /// What the mark announces.
+    pub announced: Option<u64>,
+}
 
-    /// It on media: one word, or a mark and the word that it announces.
-    #[inline]
-    pub fn words(self) -> (u64, Option<u64>) {
-        let pair = |mark: u32, low: u32, high: u32| (marked(mark), Some(u64::from(low) | u64::from(high) << 32));
-        match self {
-            Record::Mapped { block, ppa, last } => (u64::from(block) | ppa.0 << 32 | u64::from(last) << 63, None),
-            Record::Trimmed { first, blocks } => pair(MARK_TRIM, first, blocks),
-            Record::Opened { chunk, seal } => pair(MARK_OPENED, chunk.0, seal),
-            Record::Copied { ppa, borrowed } => pair(MARK_COPIED, ppa.0 as u32, borrowed),
-            Record::Suspect { chunk } => pair(MARK_SUSPECT, chunk.0, 0),
-            Record::MergeBegan { page } => (Record::page_mark(MARK_MERGE, page), None),
-            Record::Page { page, word } => (Record::page_mark(MARK_PAGE, page), Some(word)),
+impl Record {
+    /// Words that the records of so many mapped blocks take at most.
+    #[must_use]
+    pub fn words_of_mapped(blocks: usize, width: Width) -> usize {
+        match width {
+            Width::Narrow => blocks,
+            // The two words are in one block.
+            Width::Wide => 2 * blocks + blocks / (WORDS_PER_BLOCK / 2 - 1) + 1,
         }
     }
+
+    /// Words that the record of a merge that has ended takes at most.
+    #[must_use]
+    pub fn words_of_page(width: Width) -> usize {
+        match width {
+            Width::Narrow => 2,
+            Width::Wide => 3,
+        }
+    }
+
+    /// It on media.
+    #[inline]
+    #[must_use]
+    pub fn words(self) -> Words {
+        let one = |word: u64| Words { upper: None, word, announced: None };
+        let pair = |mark: u32, low: u32, high: u32| Words {
+            announced: Some(u64::from(low) | u64::from(high) << 32),
+            ..one(marked(mark))
+        };
+        let page_mark = |mark: u32, page: u32| one(marked(mark | page << ABOVE_MARK));
+        match self {
+            Record::Mapped { block, ppa, last } => {
+                let (block_upper, ppa_upper) = (block >> NARROW_BITS, ppa.0 >> NARROW_BITS);
+                let word = block & NARROW | (ppa.0 & NARROW) << 32 | u64::from(last) << 63;
+                Words { upper: upper(block_upper, ppa_upper, 0), ..one(word) }
+            }
+            Record::Trimmed { first, blocks } => {
+                Words { upper: upper(first >> 32, blocks >> 32, 0), ..pair(MARK_TRIM, first as u32, blocks as u32) }
+            }
+            Record::Opened { chunk, seal } => pair(MARK_OPENED, chunk.0, seal),
+            Record::Copied { ppa, borrowed } => {
+                debug_assert!(ppa.0 >> 32 == 0, "what has wide entries is not copied");
+                pair(MARK_COPIED, ppa.0 as u32, borrowed)
+            }
+            Record::Suspect { chunk } => pair(MARK_SUSPECT, chunk.0, 0),
+            Record::MergeBegan { page } => {
+                Words { upper: upper(u64::from(page >> PAGE_BITS), 0, 0), ..page_mark(MARK_MERGE, page) }
+            }
+            Record::Page { page, places } => {
+                let [(low, low_upper), (high, high_upper)] = places.map(Entry::split);
+                let upper = upper(u64::from(page >> PAGE_BITS), low_upper.into(), high_upper.into());
+                let announced = Some(u64::from(low) | u64::from(high) << 32);
+                Words { upper, announced, ..page_mark(MARK_PAGE, page) }
+            }
+        }
+    }
+}
+
+/// The bits of a number that there is room for in half a word beside another bit.
+const NARROW: u64 = (1 << NARROW_BITS) - 1;
+
+/// The mark for the uppermost bits of three numbers, if any is set.
+#[inline]
+fn upper(first: u64, second: u64, third: u64) -> Option<u64> {
+    let bits = first | second << 8 | third << 16;
+    debug_assert!(first < 256 && second < 256 && third < 256, "the plan admits only shorter numbers");
+    (bits != 0).then(|| marked(MARK_UPPER) | bits << (32 + ABOVE_MARK))
 }
 
 /// A word that announces another, or fills the block.
@@ -220,26 +290,52 @@ pub fn header(drive: u64, lsn: u64, durable_below: u64, words: usize) -> Header 
 pub fn records(words: &[[u8; 8]]) -> impl Iterator<Item = Option<Record>> {
     let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
     std::iter::from_fn(move || {
+        // Uppermost bits of the next record, which has room for as many numbers as it says.
+        let mut upper: Option<[u64; 3]> = None;
         loop {
-            let word = words.next()?;
+            let Some(word) = words.next() else {
+                return upper.map(|_| None);
+            };
             let (low, high) = (word as u32, (word >> 32) as u32);
+            let [first, second, third] = upper.unwrap_or_default();
+            let are_of_addresses =
+                |bits: [u64; 2]| bits.iter().all(|bits| *bits < 1 << (ADDRESS_BITS_MAX - NARROW_BITS));
             if low != MARKER {
-                let ppa = Ppa(u64::from(high & 0x7FFF_FFFF));
-                return Some(Some(Record::Mapped { block: low, ppa, last: high >> 31 != 0 }));
+                let block = u64::from(low) | first << NARROW_BITS;
+                let ppa = Ppa(u64::from(high) & NARROW | second << NARROW_BITS);
+                let is_possible =
+                    are_of_addresses([second, 0]) && third == 0 && (first == 0 || low >> NARROW_BITS == 0);
+                return Some(is_possible.then_some(Record::Mapped { block, ppa, last: high >> 31 != 0 }));
             }
-            let (mark, page) = match high & ((1 << PAGE_SHIFT) - 1) {
-                mark @ (MARK_MERGE | MARK_PAGE) => (mark, high >> PAGE_SHIFT),
+            let (mark, above) = match high & ((1 << ABOVE_MARK) - 1) {
+                mark @ (MARK_MERGE | MARK_PAGE | MARK_UPPER) => (mark, high >> ABOVE_MARK),
                 _ => (high, 0),
             };
+            let page = above | (first as u32) << PAGE_BITS;
             match mark {
-                MARK_NOTHING => {}
-                MARK_MERGE => return Some(Some(Record::MergeBegan { page })),
-                MARK_PAGE => return Some(words.next().map(|word| Record::Page { page, word })),
-                MARK_TRIM | MARK_OPENED | MARK_COPIED | MARK_SUSPECT => {
+                MARK_NOTHING if upper.is_none() => {}
+                MARK_UPPER if upper.is_none() => {
+                    upper = Some([0, 8, 16].map(|shift| u64::from(above >> shift & 0xFF)));
+                }
+                MARK_MERGE => {
+                    return Some((second == 0 && third == 0).then_some(Record::MergeBegan { page }));
+                }
+                MARK_PAGE if are_of_addresses([second, third]) => {
+                    return Some(words.next().map(|word| {
+                        let places = [(word as u32, second), ((word >> 32) as u32, third)];
+                        Record::Page { page, places: places.map(|(low, upper)| Entry::join(low, upper as u16)) }
+                    }));
+                }
+                MARK_TRIM if third == 0 => {
+                    return Some(words.next().map(|word| Record::Trimmed {
+                        first: word & u64::from(u32::MAX) | first << 32,
+                        blocks: word >> 32 | second << 32,
+                    }));
+                }
+                MARK_OPENED | MARK_COPIED | MARK_SUSPECT if upper.is_none() => {
                     return Some(words.next().and_then(|word| {
                         let (low, high) = (word as u32, (word >> 32) as u32);
                         match mark {
-                            MARK_TRIM => Some(Record::Trimmed { first: low, blocks: high }),
                             MARK_OPENED => Some(Record::Opened { chunk: ChunkId(low), seal: high }),
                             MARK_COPIED => Some(Record::Copied { ppa: Ppa(low.into()), borrowed: high }),
                             _ => (high == 0).then_some(Record::Suspect { chunk: ChunkId(low) }),
@@ -270,15 +366,19 @@ pub fn format_table() -> &'static [(usize, usize, &'static str)] {
 #[must_use]
 pub fn word_table() -> Vec<(String, String, &'static str)> {
     let marked = |mark: u32| format!("{:#018x}", marked(mark));
-    let block = 0x0012_3456;
-    let mapped = u64::from(block) | 0x0765_4321 << 32 | 1 << 63;
+    let block: u64 = 0x0012_3456;
+    let mapped = block | 0x0765_4321 << 32 | 1 << 63;
     let record = records(&[mapped.to_le_bytes()]).next();
     assert_eq!(record, Some(Some(Record::Mapped { block, ppa: Ppa(0x0765_4321), last: true })), "as the table says");
+    let (above, ppa) = (block | 5 << 31, Ppa(0x0765_4321 | 9 << 31));
+    let bits_above = self::marked(MARK_UPPER) | 5 << 40 | 9 << 48;
+    let record = records(&[bits_above, mapped].map(u64::to_le_bytes)).next();
+    assert_eq!(record, Some(Some(Record::Mapped { block: above, ppa, last: true })), "as the table says");
     vec![
         (
             "bits 31-0 below FFFF_FFFFh".into(),
             format!("{mapped:#018x}"),
-            "logical block (bits 31-0) is at the address in bits 62-32; bit 63: the last of its transaction",
+            "logical block (bits 30-0) is at the address in bits 62-32; bit 63: the last of its transaction",
         ),
         ("FFFF_FFFFh in bits 31-0, 0 above".into(), marked(MARK_NOTHING), "nothing: fills the block"),
         (
@@ -310,6 +410,11 @@ pub fn word_table() -> Vec<(String, String, &'static str)> {
             "FFFF_FFFFh in bits 31-0, 6 in bits 39-32".into(),
             marked(MARK_PAGE),
             "the merge of the map page in bits 63-40 has ended; the next word is where the page is: copy 0 in bits 31-0, copy 1 in bits 63-32; all ones = nowhere",
+        ),
+        (
+            "FFFF_FFFFh in bits 31-0, 7 in bits 39-32".into(),
+            format!("{bits_above:#018x}"),
+            "bits of the next record that it has no room for: of a mapped block its bits 38-31 in bits 47-40 and bits 38-31 of the address in bits 55-48; of a trim bits 39-32 of the first block and of the number; of a merge bits 31-24 of the page, and if it has ended, bits 38-31 of the copies' addresses in bits 55-48 and 63-56",
         ),
     ]
 }

@@ -42,7 +42,7 @@ use crate::journal::found_checkpoint::FoundCheckpoint;
 use crate::journal::found_log::FoundLog;
 use crate::journal::log_block::{self, Record};
 use crate::journal::superblock::{COUNTS_END, Superblock};
-use crate::map::{Entry, Mapping, Place};
+use crate::map::{Entry, Mapping, Place, Word};
 use crate::open_error::OpenError;
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::{ChunkState, Media};
@@ -201,7 +201,8 @@ impl Versions {
     }
 
     fn add_page(&mut self, ppa: Ppa, address: u64, sequence: u64) {
-        let (newest, places) = self.pages.entry(address as u32).or_default();
+        let Ok(page) = u32::try_from(address) else { return };
+        let (newest, places) = self.pages.entry(page).or_default();
         if sequence > *newest {
             (*newest, *places) = (sequence, Vec::new());
         }
@@ -280,7 +281,7 @@ pub fn rebuild(
     mapping: &mut Mapping,
 ) -> (RepairReport, Highest) {
     let mut report = RepairReport { damage: damage.to_string(), ..RepairReport::default() };
-    let mut known: Vec<bool> = (0..mapping.len() as u32).map(|block| checkpoint.knows(block)).collect();
+    let mut known: Vec<bool> = (0..mapping.len()).map(|block| checkpoint.knows(block)).collect();
     log.replay_remains(superblock, (&mut *mapping, &mut scan.seals), &mut known);
     if !matches!(damage, OpenError::CheckpointLost { .. } | OpenError::LogLost { .. }) {
         // There is log that was not found, or the map contradicts itself.
@@ -293,10 +294,10 @@ pub fn rebuild(
 }
 
 /// Takes the newest version of each block of `mapping` that is not `known`. `is_said`: whether what is left says anything of a block.
-fn take_newest(
-    mapping: &mut Mapping,
+fn take_newest<W: Word>(
+    mapping: &mut Mapping<W>,
     known: &[bool],
-    is_said: &dyn Fn(u32) -> bool,
+    is_said: &dyn Fn(u64) -> bool,
     versions: &Versions,
     chunks: &Chunks,
     report: &mut RepairReport,
@@ -310,7 +311,7 @@ fn take_newest(
     };
     let may_hide = !versions.unreadable.is_empty() || chunks.all().any(|chunk| chunk.state == ChunkState::Offline);
     let mut kept = FxHashSet::default();
-    for block in 0..mapping.len() as u32 {
+    for block in 0..mapping.len() {
         let said = mapping.get(block).place();
         if known[block as usize] {
             report.blocks_known += 1;
@@ -320,7 +321,7 @@ fn take_newest(
             }
         }
     }
-    for block in (0..mapping.len() as u32).filter(|block| !known[*block as usize]) {
+    for block in (0..mapping.len()).filter(|block| !known[*block as usize]) {
         let said = mapping.get(block).place();
         let entry = match (said, versions.places[block as usize]) {
             (Place::Media(ppa), _) if cannot_be_read(ppa) => {

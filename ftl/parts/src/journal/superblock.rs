@@ -16,7 +16,7 @@
 //! | 8-11 | version |
 //! | 12-15 | length in bytes |
 //! | 16-19 | CRC32C of the whole length with this field 0 |
-//! | 20-23 | flags: bit 0, the drive was closed cleanly; bit 1, the checkpoint has seals of copied blocks; bits 8 to 15, what else the tenant says |
+//! | 20-23 | flags: bit 0, the drive was closed cleanly; bit 1, the checkpoint has seals of copied blocks; bit 2, map entries have five bytes; bits 8 to 15, what else the tenant says |
 //! | 24-31 | drive |
 //! | 32-39 | sequence of the superblock |
 //! | 40-47 | capacity in logical blocks |
@@ -46,6 +46,7 @@
 //! | | gaps: first LSN that does not count, first that counts again (8 bytes each) |
 
 use crate::accounts::life::{Life, LifeBytes};
+use crate::map::Width;
 use crate::map::directory::PageSize;
 use crate::map::page_cache::CachePolicy;
 use crate::placement_name::{HANDLES_MAX, OBJECTS_MAX, PlacementName};
@@ -74,6 +75,7 @@ pub const COUNTS_END: u64 = 1 << 47;
 
 const CLEAN: u32 = 1;
 const COPIES: u32 = 2;
+const WIDE: u32 = 4;
 /// In the flags, behind which there are 8 bits of the tenant.
 const MORE_SHIFT: u32 = 8;
 
@@ -323,7 +325,9 @@ impl Superblock {
         let length = bytes.len();
         let count = |len: usize| U32::new(len as u32);
         let (clean, copies) = (u32::from(self.clean) * CLEAN, u32::from(self.copies) * COPIES);
-        let flags = clean | copies | u32::from(self.tenant.more) << MORE_SHIFT;
+        let is_wide = self.map.is_some_and(|map| map.page_entries.width() == Width::Wide);
+        let wide = if is_wide { WIDE } else { 0 };
+        let flags = clean | copies | wide | u32::from(self.tenant.more) << MORE_SHIFT;
         let header = Header {
             magic: U64::new(SUPERBLOCK_MAGIC),
             version: U32::new(SUPERBLOCK_VERSION),
@@ -403,11 +407,13 @@ impl Superblock {
             return Err(SuperblockError::Untrue { sequence, reason });
         };
         let untrue = |reason: String| SuperblockError::Untrue { sequence, reason };
+        let width = if header.flags.get() & WIDE == 0 { Width::Narrow } else { Width::Wide };
         let map = match header.map_page_entries.get() {
             0 => None,
             entries => Some(MapOnMedia {
-                page_entries: PageSize::of(entries).ok_or_else(|| {
-                    untrue(format!("a map page has {entries} entries, and a power of two up to 1024 is possible"))
+                page_entries: PageSize::of(entries, width).ok_or_else(|| {
+                    let most = PageSize::full(width).entries();
+                    untrue(format!("a map page has {entries} entries, and at most {most} are possible"))
                 })?,
                 memory_bytes: header.map_bytes.get(),
                 cache: CachePolicy::from_code(header.map_cache).ok_or_else(|| {
@@ -639,7 +645,7 @@ pub fn format_table() -> Vec<(usize, usize, &'static str)> {
         (
             offset_of!(Header, flags),
             4,
-            "flags: bit 0, closed cleanly; bit 1, the checkpoint has seals of copied blocks; bits 8 to 15, what else the tenant says",
+            "flags: bit 0, closed cleanly; bit 1, the checkpoint has seals of copied blocks; bit 2, map entries have five bytes; bits 8 to 15, what else the tenant says",
         ),
         (offset_of!(Header, drive), 8, "drive"),
         (offset_of!(Header, sequence), 8, "sequence of the superblock"),

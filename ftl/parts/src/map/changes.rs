@@ -15,47 +15,66 @@
 //! Pages hang in lists by the number of their changes, so the fullest is found without a search.
 
 use super::directory::PageSize;
+use super::entry::{ADDRESS_BITS_MAX, NARROW_BITS};
 use super::{ENTRIES_PER_BLOCK, Entry};
 use std::ops::Range;
 
 const NONE: u32 = u32::MAX;
 
-/// A change in 48 bits: the entry, then the index in its page, and in the uppermost bit whether it is settled.
+/// A change in 48 bits:
+///
+/// | bits | what |
+/// |---|---|
+/// | 0-31 | the entry in 32 bits, without the uppermost bits of an address |
+/// | 32-41 | the index in its page |
+/// | 42-46 | those bits |
+/// | 47 | whether it is settled |
 #[derive(Clone, Copy)]
 struct Packed {
     entry: [u8; 4],
-    index: [u8; 2],
+    rest: [u8; 2],
 }
 
+const INDEX_BITS: u32 = 10;
+const INDEX: u16 = (1 << INDEX_BITS) - 1;
 const SETTLED: u16 = 1 << 15;
 
-const _: () = assert!(ENTRIES_PER_BLOCK <= SETTLED as usize);
+/// The bits of an address that a word of 32 bits has no room for.
+const UPPER: u64 = (1 << (ADDRESS_BITS_MAX - NARROW_BITS)) - 1;
+
+const _: () = assert!(ENTRIES_PER_BLOCK == 1 << INDEX_BITS && UPPER << INDEX_BITS < SETTLED as u64);
 
 impl Packed {
     #[inline]
     fn new(index: usize, entry: Entry, is_settled: bool) -> Packed {
         let settled = if is_settled { SETTLED } else { 0 };
-        Packed { entry: entry.0.to_le_bytes(), index: (index as u16 | settled).to_le_bytes() }
+        let (low, upper) = entry.split();
+        Packed { entry: low.to_le_bytes(), rest: (index as u16 | upper << INDEX_BITS | settled).to_le_bytes() }
+    }
+
+    #[inline]
+    fn rest(self) -> u16 {
+        u16::from_le_bytes(self.rest)
     }
 
     #[inline]
     fn index(self) -> usize {
-        usize::from(u16::from_le_bytes(self.index) & !SETTLED)
+        usize::from(self.rest() & INDEX)
     }
 
     #[inline]
     fn entry(self) -> Entry {
-        Entry(u32::from_le_bytes(self.entry))
+        Entry::join(u32::from_le_bytes(self.entry), (self.rest() & !SETTLED) >> INDEX_BITS)
     }
 
     #[inline]
     fn is_settled(self) -> bool {
-        u16::from_le_bytes(self.index) & SETTLED != 0
+        self.rest() & SETTLED != 0
     }
 
     #[inline]
     fn settle(&mut self) {
-        self.index = (u16::from_le_bytes(self.index) | SETTLED).to_le_bytes();
+        self.rest = (self.rest() | SETTLED).to_le_bytes();
     }
 }
 
@@ -149,7 +168,7 @@ impl Changes {
     /// What the changes say of `block`; `None`: nothing.
     #[inline]
     #[must_use]
-    pub fn get(&self, block: u32) -> Option<Change> {
+    pub fn get(&self, block: u64) -> Option<Change> {
         let (page, index) = self.size.split(block);
         let changes = &self.pages[page as usize];
         let at = changes.binary_search_by_key(&index, |change| change.index()).ok()?;
@@ -158,7 +177,7 @@ impl Changes {
 
     /// The map says `entry` of `block` from now on. If there was no change of it before, its old place counts on, but for a
     /// `settled` one. Returns what the changes said before.
-    pub fn put(&mut self, block: u32, entry: Entry, settled: bool) -> Before {
+    pub fn put(&mut self, block: u64, entry: Entry, settled: bool) -> Before {
         let (page, index) = self.size.split(block);
         let changes = &mut self.pages[page as usize];
         // Blocks are mostly written in order.
@@ -191,7 +210,7 @@ impl Changes {
     ///
     /// # Panics
     /// If there is no change of it.
-    pub fn settle(&mut self, block: u32) {
+    pub fn settle(&mut self, block: u64) {
         let (page, index) = self.size.split(block);
         let changes = &mut self.pages[page as usize];
         let at = changes.binary_search_by_key(&index, |change| change.index()).expect("there is a change of it");
@@ -205,10 +224,10 @@ impl Changes {
 
     /// The block of which a change says `entry`, if there is one. All changes are looked at.
     #[must_use]
-    pub fn at(&self, entry: Entry) -> Option<u32> {
+    pub fn at(&self, entry: Entry) -> Option<u64> {
         let of_page = |(page, changes): (usize, &Vec<Packed>)| {
             let change = changes.iter().find(|change| change.entry() == entry)?;
-            Some(self.size.first_of(page as u32) + change.index() as u32)
+            Some(self.size.first_of(page as u32) + change.index() as u64)
         };
         self.pages.iter().enumerate().find_map(of_page)
     }
@@ -272,16 +291,16 @@ impl Changes {
     }
 
     /// The first changes of `blocks`, in their order, as far as there is room for them in `changes`. Returns how many.
-    pub fn first_of(&self, blocks: Range<u32>, changes: &mut [(u32, Entry)]) -> usize {
+    pub fn first_of(&self, blocks: Range<u64>, changes: &mut [(u64, Entry)]) -> usize {
         let (first_page, first_index) = self.size.split(blocks.start);
         let mut filled = 0;
-        let pages = first_page..self.size.pages(u64::from(blocks.end));
+        let pages = first_page..self.size.pages(blocks.end);
         for page in pages {
             let list = &self.pages[page as usize];
             let from = if page == first_page { first_index } else { 0 };
             let from = list.partition_point(|change| change.index() < from);
             for change in &list[from..] {
-                let block = self.size.first_of(page) + change.index() as u32;
+                let block = self.size.first_of(page) + change.index() as u64;
                 if filled == changes.len() || block >= blocks.end {
                     return filled;
                 }
@@ -335,16 +354,16 @@ mod tests {
 
     const PAGES: u32 = 5;
     const SIZE: PageSize = PageSize::WHOLE;
-    const BLOCKS: u32 = PAGES * 1024;
+    const BLOCKS: u64 = PAGES as u64 * 1024;
 
     fn at(place: u64) -> Entry {
-        Entry::media(Ppa(place))
+        Entry::media(Ppa(place * 0x1_0000_0003))
     }
 
     #[derive(Clone, Debug)]
     enum Step {
         Put {
-            block: u32,
+            block: u64,
             place: u64,
             settled: bool,
         },
@@ -354,7 +373,7 @@ mod tests {
         /// Merges what the page has now, after these blocks were changed once more.
         Merge {
             page: u32,
-            meanwhile: Vec<(u32, u64)>,
+            meanwhile: Vec<(u64, u64)>,
         },
         Clear {
             page: u32,
@@ -371,9 +390,9 @@ mod tests {
         ]
     }
 
-    type Model = BTreeMap<u32, (Entry, bool)>;
+    type Model = BTreeMap<u64, (Entry, bool)>;
 
-    fn put(changes: &mut Changes, model: &mut Model, block: u32, place: u64, settled: bool) {
+    fn put(changes: &mut Changes, model: &mut Model, block: u64, place: u64, settled: bool) {
         let before = changes.put(block, at(place), settled);
         match model.get(&block) {
             Some((entry, _)) => assert_eq!(before, Before::Change(*entry)),
@@ -404,7 +423,7 @@ mod tests {
                         }
                         changes.merged(page, &taken);
                         for (index, entry) in taken {
-                            let block = SIZE.first_of(page) + index as u32;
+                            let block = SIZE.first_of(page) + index as u64;
                             match model.get_mut(&block) {
                                 Some((now, _)) if *now == entry => _ = model.remove(&block),
                                 Some((_, settled)) => *settled = true,
@@ -431,7 +450,7 @@ mod tests {
                 let found = changes.get(block).map(|change| (change.entry, change.is_settled));
                 prop_assert_eq!(found, model.get(&block).copied());
             }
-            let (mut all, mut next) = (Vec::<(u32, Entry)>::new(), 0);
+            let (mut all, mut next) = (Vec::<(u64, Entry)>::new(), 0);
             let mut part = [(0, Entry::UNMAPPED); 3];
             loop {
                 let count = changes.first_of(next..BLOCKS, &mut part);

@@ -14,24 +14,24 @@ use std::ops::Range;
 const RUNS: usize = 8;
 
 /// Blocks of the shortest circle.
-const BLOCKS_MIN: u32 = 64;
+const BLOCKS_MIN: u64 = 64;
 
 /// Laps after which a range is a circle.
 const LAPS: u32 = 2;
 
 /// A circle has at most this part of the drive.
-const PART_MAX: u32 = 16;
+const PART_MAX: u64 = 16;
 
 /// A run that nobody went on with for so many writes is given up first.
 const PATIENCE: u64 = 1 << 20;
 
 #[derive(Clone, Copy)]
 struct Run {
-    first: u32,
+    first: u64,
     /// The block that goes on with it.
-    next: u32,
+    next: u64,
     /// Where it ended the last time.
-    end: u32,
+    end: u64,
     laps: u32,
     written_at: u64,
 }
@@ -39,7 +39,7 @@ struct Run {
 /// The runs, and what is known of them.
 pub struct Circles {
     runs: Vec<Run>,
-    blocks_max: u32,
+    blocks_max: u64,
     writes: u64,
 }
 
@@ -47,12 +47,12 @@ impl Circles {
     /// Of a drive of so many blocks, of which nothing is written yet.
     #[must_use]
     pub fn new(blocks: u64) -> Circles {
-        Circles { runs: Vec::with_capacity(RUNS), blocks_max: blocks as u32 / PART_MAX, writes: 0 }
+        Circles { runs: Vec::with_capacity(RUNS), blocks_max: blocks / PART_MAX, writes: 0 }
     }
 
     /// `block` is written. Returns the blocks of a circle, when it has become one.
     #[inline]
-    pub fn written(&mut self, block: u32) -> Option<Range<u32>> {
+    pub fn written(&mut self, block: u64) -> Option<Range<u64>> {
         self.writes += 1;
         for run in &mut self.runs {
             if run.next == block {
@@ -87,11 +87,11 @@ impl Circles {
 mod tests {
     use super::*;
 
-    const BLOCKS: u32 = 100_000;
+    const BLOCKS: u64 = 100_000;
 
     /// The first and the last block of each circle.
-    fn learned(writes: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)> {
-        let mut circles = Circles::new(BLOCKS.into());
+    fn learned(writes: impl IntoIterator<Item = u64>) -> Vec<(u64, u64)> {
+        let mut circles = Circles::new(BLOCKS);
         let found = writes.into_iter().filter_map(|block| circles.written(block));
         found.map(|blocks| (blocks.start, blocks.end - 1)).collect()
     }
@@ -109,7 +109,7 @@ mod tests {
         let mut chance = 1_u32;
         let mut random = move || {
             chance = chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            2_000 + (chance >> 8) % (BLOCKS - 2_000)
+            2_000 + u64::from(chance >> 8) % (BLOCKS - 2_000)
         };
         let mut writes = Vec::new();
         for _ in 0..4 {

@@ -27,10 +27,11 @@
 //! Changes go on in between: what was taken in and has changed again stays, settled.
 
 use super::changes::{Before, Change, Changes};
-use super::directory::{Copies, Directory, PageSize, entry_of, set_entry};
+use super::directory::{Copies, Directory, PageSize, Places};
 use super::page_cache::{CachePolicy, PageCache};
 use super::pins::PinnedPages;
-use super::{Entry, Place};
+use super::{Entry, Place, Width};
+use crate::words::METADATA_COPIES;
 use openftl_core::{BLOCK_BYTES, Frame, Ppa};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +79,7 @@ pub struct DemandMap {
     /// Bytes for changes and for pages in memory together.
     pool_bytes: usize,
     /// The newest frame of each block in the write buffer.
-    buffered: FxHashMap<u32, Frame>,
+    buffered: FxHashMap<u64, Frame>,
     /// Pages that were trimmed as a whole, and are on media as they were before.
     trimmed: BTreeSet<u32>,
     /// Pages that are being merged, and whether they were trimmed as a whole since that began.
@@ -94,9 +95,9 @@ impl DemandMap {
         DemandMap {
             size,
             blocks,
-            directory: Directory::new(pages),
+            directory: Directory::new(pages, size.width()),
             changes: Changes::new(size, pages),
-            cache: PageCache::new(policy, pages, size.entries(), pool_bytes),
+            cache: PageCache::new(policy, pages, size, pool_bytes),
             pool_bytes,
             buffered: FxHashMap::default(),
             trimmed: BTreeSet::new(),
@@ -106,8 +107,8 @@ impl DemandMap {
 
     /// Bytes of memory that each page takes whether it is in memory or not.
     #[must_use]
-    pub fn bytes_per_page(policy: CachePolicy) -> usize {
-        Directory::BYTES_PER_PAGE + Changes::BYTES_PER_PAGE + PageCache::bytes_per_page(policy)
+    pub fn bytes_per_page(policy: CachePolicy, width: Width) -> usize {
+        Directory::bytes_per_page(width) + Changes::BYTES_PER_PAGE + PageCache::bytes_per_page(policy)
     }
 
     /// Logical blocks.
@@ -137,7 +138,7 @@ impl DemandMap {
     /// Whether all blocks of a new page are nowhere: then the page need not be written, and is nowhere itself.
     #[must_use]
     pub fn is_all_nowhere(&self, page: &[u8; BLOCK_BYTES]) -> bool {
-        (0..self.size.entries() as usize).all(|index| entry_of(page, index) == Entry::UNMAPPED)
+        (0..self.size.entries() as usize).all(|index| self.size.entry(page, index) == Entry::UNMAPPED)
     }
 
     /// What is not merged yet.
@@ -193,31 +194,31 @@ impl DemandMap {
     /// The newest frame of `block` in the write buffer.
     #[inline]
     #[must_use]
-    pub fn buffered(&self, block: u32) -> Option<Frame> {
+    pub fn buffered(&self, block: u64) -> Option<Frame> {
         self.buffered.get(&block).copied()
     }
 
     /// The blocks that the write buffer has, in no order.
-    pub fn buffered_blocks(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn buffered_blocks(&self) -> impl Iterator<Item = u64> + '_ {
         self.buffered.keys().copied()
     }
 
     /// `frame` has the newest version of `block`. Returns the frame that had it before.
     #[inline]
-    pub fn hold(&mut self, block: u32, frame: Frame) -> Option<Frame> {
+    pub fn hold(&mut self, block: u64, frame: Frame) -> Option<Frame> {
         self.buffered.insert(block, frame)
     }
 
     /// The newest version of `block` has left the buffer.
     #[inline]
-    pub fn let_go(&mut self, block: u32) {
+    pub fn let_go(&mut self, block: u64) {
         self.buffered.remove(&block);
     }
 
     /// What the map says of `block`, as far as it is committed.
     #[inline]
     #[must_use]
-    pub fn look(&mut self, block: u32) -> Looked {
+    pub fn look(&mut self, block: u64) -> Looked {
         if let Some(change) = self.changes.get(block) {
             return Looked::Entry(change.entry);
         }
@@ -230,7 +231,7 @@ impl DemandMap {
 
     /// What the map says of `block`, if that is in memory. No use of its page.
     #[must_use]
-    pub fn peek(&self, block: u32) -> Option<Entry> {
+    pub fn peek(&self, block: u64) -> Option<Entry> {
         let (page, index) = self.size.split(block);
         match self.changes.get(block) {
             Some(change) => Some(change.entry),
@@ -241,12 +242,12 @@ impl DemandMap {
 
     /// What the map says of `block`, of whose page `bytes` are what is on media.
     #[must_use]
-    pub fn look_in(&self, block: u32, bytes: &[u8; BLOCK_BYTES]) -> Entry {
+    pub fn look_in(&self, block: u64, bytes: &[u8; BLOCK_BYTES]) -> Entry {
         let (page, index) = self.size.split(block);
         match self.changes.get(block) {
             Some(change) => change.entry,
             None if self.is_nowhere(page) => Entry::UNMAPPED,
-            None => entry_of(bytes, index),
+            None => self.size.entry(bytes, index),
         }
     }
 
@@ -270,7 +271,7 @@ impl DemandMap {
     /// Whether the map has `block` at `ppa`, a valid place that names it. If not it is stale, and counts as valid only until
     /// [`DemandMap::drop_stale`].
     #[must_use]
-    pub fn is_at(&self, block: u32, ppa: Ppa) -> bool {
+    pub fn is_at(&self, block: u64, ppa: Ppa) -> bool {
         match self.changes.get(block) {
             Some(change) => change.entry == Entry::media(ppa),
             None => !self.is_nowhere(self.size.split(block).0),
@@ -279,7 +280,7 @@ impl DemandMap {
 
     /// The map says `entry` of `block` from now on. Returns the place that is invalid by that, if it is known.
     #[inline]
-    pub fn put(&mut self, block: u32, entry: Entry) -> Option<Ppa> {
+    pub fn put(&mut self, block: u64, entry: Entry) -> Option<Ppa> {
         match self.changes.put(block, entry, false) {
             Before::Change(before) => place_of(before),
             Before::Page => {
@@ -290,7 +291,7 @@ impl DemandMap {
     }
 
     /// `block` has moved from `from`, a valid place that [is its own](DemandMap::is_at), to `to`. The caller invalidates `from`.
-    pub fn moved(&mut self, block: u32, from: Ppa, to: Ppa) {
+    pub fn moved(&mut self, block: u64, from: Ppa, to: Ppa) {
         let has_change = self.changes.get(block).is_some();
         debug_assert!(self.is_at(block, from), "it has not changed meanwhile");
         // Without a change it is the page that has `from`.
@@ -299,7 +300,7 @@ impl DemandMap {
     }
 
     /// A place of `block` is valid and [not its own](DemandMap::is_at): somebody drops it, and invalidates it.
-    pub fn drop_stale(&mut self, block: u32) {
+    pub fn drop_stale(&mut self, block: u64) {
         match self.changes.get(block) {
             Some(_) => self.changes.settle(block),
             // Its page was trimmed.
@@ -312,7 +313,7 @@ impl DemandMap {
 
     /// `blocks` are nowhere from now on. Places that are invalid by that go to `invalid`, as far as they are known. Returns whether
     /// there was anything to change.
-    pub fn trim(&mut self, blocks: Range<u32>, invalid: &mut Vec<Ppa>) -> bool {
+    pub fn trim(&mut self, blocks: Range<u64>, invalid: &mut Vec<Ppa>) -> bool {
         let mut next = blocks.start;
         let mut has_changed = false;
         while next < blocks.end {
@@ -353,26 +354,26 @@ impl DemandMap {
         // What is settled stays so: the page still has a place for it that counts no more.
         self.changes.clear(page);
         for change in changes.iter().filter(|change| change.is_settled) {
-            self.changes.put(self.size.first_of(page) + change.index as u32, Entry::UNMAPPED, true);
+            self.changes.put(self.size.first_of(page) + change.index as u64, Entry::UNMAPPED, true);
         }
         self.share_pool();
     }
 
-    /// Word `page` of the directory in a checkpoint: a page that was trimmed as a whole is nowhere.
+    /// Where a checkpoint says that `page` is: one that was trimmed as a whole is nowhere.
     #[must_use]
-    pub fn word(&self, page: u32) -> u64 {
-        if self.trimmed.contains(&page) { u64::MAX } else { self.directory.word(page) }
+    pub fn places(&self, page: u32) -> Places {
+        if self.trimmed.contains(&page) { [Entry::UNMAPPED; METADATA_COPIES] } else { self.directory.places(page) }
     }
 
     /// The block behind the last one of `page`.
     #[must_use]
-    pub fn end_of(&self, page: u32) -> u32 {
-        (u64::from(self.size.first_of(page)) + u64::from(self.size.entries())).min(self.blocks) as u32
+    pub fn end_of(&self, page: u32) -> u64 {
+        (self.size.first_of(page) + u64::from(self.size.entries())).min(self.blocks)
     }
 
     /// Whether `block` may be anywhere, as far as can be said without its page.
     #[must_use]
-    pub fn has_any(&self, block: u32) -> bool {
+    pub fn has_any(&self, block: u64) -> bool {
         match self.changes.get(block) {
             Some(change) => change.entry != Entry::UNMAPPED,
             None => !self.is_nowhere(self.size.split(block).0),
@@ -395,10 +396,10 @@ impl DemandMap {
         self.changes.settle_all();
     }
 
-    /// When a drive is opened: `page` is where `word` says, and has these changes. Returns false if it cannot be there.
-    pub fn load_page(&mut self, page: u32, word: u64, taken: &[(usize, Entry)]) -> bool {
+    /// When a drive is opened: `page` is at these places, and has these changes. Returns false if it cannot be there.
+    pub fn load_page(&mut self, page: u32, places: Places, taken: &[(usize, Entry)]) -> bool {
         self.changes.merged(page, taken);
-        self.directory.load(page, word)
+        self.directory.load(page, places)
     }
 
     /// Whether a page was trimmed as a whole that nobody merges.
@@ -450,14 +451,14 @@ impl DemandMap {
         }
         if merge.is_trimmed {
             let entries = 0..self.size.entries() as usize;
-            merge.old.extend(entries.filter_map(|index| Some((index, place_of(entry_of(bytes, index))?))));
+            merge.old.extend(entries.filter_map(|index| Some((index, place_of(self.size.entry(bytes, index))?))));
             bytes.fill(0xFF);
         } else {
-            let old = |(index, _): &(usize, Entry)| Some((*index, place_of(entry_of(bytes, *index))?));
+            let old = |(index, _): &(usize, Entry)| Some((*index, place_of(self.size.entry(bytes, *index))?));
             merge.old.extend(merge.taken.iter().filter_map(old));
         }
         for (index, entry) in &merge.taken {
-            set_entry(bytes, *index, *entry);
+            self.size.set_entry(bytes, *index, *entry);
         }
     }
 
@@ -480,7 +481,7 @@ impl DemandMap {
             return None;
         }
         let first = self.size.first_of(page);
-        let is_settled = |index: usize| self.changes.get(first + index as u32).is_some_and(|change| change.is_settled);
+        let is_settled = |index: usize| self.changes.get(first + index as u64).is_some_and(|change| change.is_settled);
         invalid.extend(merge.old.iter().filter(|(index, _)| !is_settled(*index)).map(|(_, ppa)| *ppa));
         if merge.is_trimmed {
             self.trimmed.remove(&page);

@@ -2,22 +2,22 @@ use super::*;
 use proptest::prelude::*;
 
 const ENTRIES: u32 = 8;
-const BLOCKS: u32 = 45;
+const BLOCKS: u64 = 45;
 const PLACES: u64 = 400;
 
 #[derive(Clone, Debug)]
 enum Step {
     /// A write of a block is committed.
     Write {
-        block: u32,
+        block: u64,
     },
     /// Collection meets a valid place.
     Collect {
         pick: usize,
     },
     Trim {
-        first: u32,
-        blocks: u32,
+        first: u64,
+        blocks: u64,
     },
     BeginMerge {
         pick: Option<u32>,
@@ -34,7 +34,7 @@ enum Step {
     },
     /// Somebody reads the page.
     Read {
-        block: u32,
+        block: u64,
     },
 }
 
@@ -42,8 +42,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => (0..BLOCKS).prop_map(|block| Step::Write { block }),
         5 => any::<usize>().prop_map(|pick| Step::Collect { pick }),
-        2 => (0..BLOCKS, 1..30_u32).prop_map(|(first, blocks)| Step::Trim { first, blocks: blocks.min(BLOCKS - first) }),
-        3 => proptest::option::of(0..BLOCKS.div_ceil(ENTRIES)).prop_map(|pick| Step::BeginMerge { pick }),
+        2 => (0..BLOCKS, 1..30_u64).prop_map(|(first, blocks)| Step::Trim { first, blocks: blocks.min(BLOCKS - first) }),
+        3 => proptest::option::of(0..BLOCKS.div_ceil(ENTRIES.into()) as u32).prop_map(|pick| Step::BeginMerge { pick }),
         3 => any::<usize>().prop_map(|pick| Step::Write1 { pick }),
         3 => any::<usize>().prop_map(|pick| Step::EndMerge { pick }),
         1 => any::<usize>().prop_map(|pick| Step::GiveUp { pick }),
@@ -60,9 +60,11 @@ struct UnderWay {
 /// A map on media as a test sees it: what each block's place is, whose each place is, and which of them are valid.
 struct World {
     map: DemandMap,
+    /// The first place: where entries are wide, one that others have no room for.
+    first: u64,
     flat: Vec<Entry>,
     /// The block that was written to each place, and whether the place is valid.
-    places: Vec<Option<(u32, bool)>>,
+    places: Vec<Option<(u64, bool)>>,
     /// Pages on media, by the place of the first copy.
     media: BTreeMap<Ppa, Box<[u8; BLOCK_BYTES]>>,
     merges: Vec<UnderWay>,
@@ -71,9 +73,11 @@ struct World {
 }
 
 impl World {
-    fn new(cache_bytes: usize) -> World {
+    fn new(cache_bytes: usize, width: Width) -> World {
+        let size = PageSize::of(ENTRIES, width).unwrap();
         World {
-            map: DemandMap::new(BLOCKS.into(), PageSize::of(ENTRIES).unwrap(), CachePolicy::Clock, cache_bytes),
+            map: DemandMap::new(BLOCKS, size, CachePolicy::Clock, cache_bytes),
+            first: if width == Width::Wide { 0xF << 32 } else { 0 },
             flat: vec![Entry::UNMAPPED; BLOCKS as usize],
             places: vec![None; PLACES as usize],
             media: BTreeMap::new(),
@@ -84,17 +88,21 @@ impl World {
     }
 
     /// A place that nothing valid is at: one that was used before, if it can be.
-    fn place_for(&mut self, block: u32) -> Ppa {
+    fn place_for(&mut self, block: u64) -> Ppa {
         let free = |place: &usize| self.places[*place].is_none_or(|(_, is_valid)| !is_valid);
         self.next += 1;
         let from = self.next * 7 % PLACES as usize;
         let place = (from..PLACES as usize).chain(0..from).find(free).expect("there are more places than valid ones");
         self.places[place] = Some((block, true));
-        Ppa(place as u64)
+        self.at(place)
+    }
+
+    fn at(&self, place: usize) -> Ppa {
+        Ppa(self.first + place as u64)
     }
 
     fn invalidate(&mut self, ppa: Ppa) {
-        let (_, is_valid) = self.places[ppa.0 as usize].as_mut().expect("it was written");
+        let (_, is_valid) = self.places[(ppa.0 - self.first) as usize].as_mut().expect("it was written");
         assert!(std::mem::take(is_valid), "{ppa:?} is invalidated twice");
     }
 
@@ -118,8 +126,8 @@ impl World {
                 self.invalidate_all(invalid.into_iter().collect());
             }
             Step::Collect { pick } => {
-                let valid = |(place, held): (usize, &Option<(u32, bool)>)| match held {
-                    Some((block, true)) => Some((Ppa(place as u64), *block)),
+                let valid = |(place, held): (usize, &Option<(u64, bool)>)| match held {
+                    Some((block, true)) => Some((self.at(place), *block)),
                     _ => None,
                 };
                 let valid: Vec<_> = self.places.iter().enumerate().filter_map(valid).collect();
@@ -165,7 +173,7 @@ impl World {
                 let new = new.expect("it was made");
                 let copies = (!self.map.is_all_nowhere(&new)).then(|| {
                     self.next_page += 2;
-                    [Ppa(self.next_page), Ppa(self.next_page + 1)]
+                    [0, 1].map(|copy| Ppa(self.first + self.next_page + copy))
                 });
                 let mut invalid = Vec::new();
                 if let Some(before) = self.map.end_merge(&merge, copies, &new, &mut invalid) {
@@ -202,15 +210,20 @@ impl World {
                 Looked::Page(page) => assert_eq!(self.map.look_in(block, &self.bytes(page)), expected, "block {block}"),
             }
             if let Some(ppa) = place_of(expected) {
-                assert_eq!(self.places[ppa.0 as usize], Some((block, true)), "what the map names is valid");
+                assert_eq!(
+                    self.places[(ppa.0 - self.first) as usize],
+                    Some((block, true)),
+                    "what the map names is valid"
+                );
             }
         }
         for (place, held) in self.places.iter().enumerate() {
             let Some((block, true)) = *held else { continue };
-            let (ppa, is_own) = (Ppa(place as u64), self.flat[block as usize] == Entry::media(Ppa(place as u64)));
+            let ppa = self.at(place);
+            let is_own = self.flat[block as usize] == Entry::media(ppa);
             assert_eq!(self.map.is_at(block, ppa), is_own, "block {block} at {ppa:?}");
             let (page, index) = self.map.size().split(block);
-            let is_in_page = || entry_of(&self.bytes(page), index) == Entry::media(ppa);
+            let is_in_page = || self.map.size().entry(&self.bytes(page), index) == Entry::media(ppa);
             assert!(is_own || (self.map.directory().get(page).is_some() && is_in_page()), "{ppa:?} is nobody's");
         }
     }
@@ -239,8 +252,9 @@ proptest! {
     fn the_map_and_what_is_valid_are_as_a_flat_map_has_them(
         steps in proptest::collection::vec(step(), 0..250),
         cache_bytes in prop_oneof![Just(0_usize), Just(200), Just(100_000)],
+        width in prop_oneof![Just(Width::Narrow), Just(Width::Wide)],
     ) {
-        let mut world = World::new(cache_bytes);
+        let mut world = World::new(cache_bytes, width);
         for step in steps {
             world.take(step);
             world.check();
@@ -257,7 +271,7 @@ proptest! {
 /// The block is overwritten, collected, and trimmed with its page while the page is being written.
 #[test]
 fn what_changes_during_a_merge_is_not_lost_and_not_invalidated_twice() {
-    let mut world = World::new(0);
+    let mut world = World::new(0, Width::Narrow);
     for block in 0..4 {
         world.take(Step::Write { block });
     }
@@ -284,7 +298,7 @@ fn what_changes_during_a_merge_is_not_lost_and_not_invalidated_twice() {
 
 #[test]
 fn a_trim_of_the_whole_map_costs_no_change() {
-    let mut world = World::new(0);
+    let mut world = World::new(0, Width::Narrow);
     for block in 0..BLOCKS {
         world.take(Step::Write { block });
     }

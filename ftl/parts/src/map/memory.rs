@@ -8,7 +8,7 @@
 //!
 //! The pool belongs to changes and pages in memory together: pages leave where changes come, but an eighth is always theirs.
 
-use super::Entry;
+use super::Width;
 use super::changes::Changes;
 use super::demand::DemandMap;
 use super::directory::PageSize;
@@ -22,7 +22,7 @@ use std::str::FromStr;
 /// Memory for the map, where it is kept on media.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapBudget {
-    /// A part of what the whole map takes: 4 bytes a logical block.
+    /// A part of what the whole map takes: 4 bytes a logical block, or 5 where entries are wide.
     Share(Share),
     /// So many bytes.
     Bytes(u64),
@@ -69,11 +69,11 @@ impl<'de> serde::Deserialize<'de> for MapBudget {
 }
 
 impl MapBudget {
-    /// In bytes, of a drive of so many logical blocks whose map takes at least `least` bytes.
+    /// In bytes, of a drive whose whole map takes `whole` bytes, and at least `least` of memory.
     #[must_use]
-    pub fn bytes(self, capacity_blocks: u64, least: u64) -> u64 {
+    pub fn bytes(self, whole: u64, least: u64) -> u64 {
         match self {
-            MapBudget::Share(share) => share.of(capacity_blocks * size_of::<Entry>() as u64),
+            MapBudget::Share(share) => share.of(whole),
             MapBudget::Bytes(bytes) => bytes,
             MapBudget::BeyondLeast(bytes) => least.saturating_add(bytes),
         }
@@ -87,8 +87,33 @@ pub struct MapMemory {
     pub budget: MapBudget,
     /// Which pages stay in memory.
     pub policy: CachePolicy,
-    /// Entries of a page, with which the drive is formatted. Fewer than a block has room for in tests alone, where drives are small.
+    /// Entries of a page, with which the drive is formatted; wide ones at least where the drive [needs](MapMemory::on) them. Fewer than a
+    /// block has room for in tests alone, where drives are small.
     pub page: PageSize,
+}
+
+impl MapMemory {
+    /// The same for a drive of so many logical blocks on a device whose addresses have so many bits.
+    #[must_use]
+    pub fn on(self, capacity_blocks: u64, address_bits: u32) -> MapMemory {
+        match (self.page.width(), Width::needed(capacity_blocks, address_bits)) {
+            (Width::Narrow, Width::Wide) => self.wide(),
+            _ => self,
+        }
+    }
+
+    /// The same with wide entries.
+    #[must_use]
+    pub fn wide(self) -> MapMemory {
+        let full = PageSize::full(Width::Wide);
+        MapMemory { page: PageSize::of(self.page.entries(), Width::Wide).unwrap_or(full), ..self }
+    }
+}
+
+/// Bytes of the whole map of a drive of so many logical blocks.
+#[must_use]
+pub fn whole_bytes(capacity_blocks: u64, width: Width) -> u64 {
+    capacity_blocks * width.bytes() as u64
 }
 
 /// Bytes that so many changes take at most.
@@ -107,6 +132,8 @@ const CHANGES_KEPT: u64 = 512;
 pub struct MapPlan {
     /// Pages of the map.
     pub pages: u32,
+    /// Bytes that the whole map would take.
+    pub whole_bytes: u64,
     /// Bytes that do not depend on what is read and written.
     pub fixed_bytes: u64,
     /// Bytes for changes and for pages in memory.
@@ -134,7 +161,7 @@ pub struct TooSmall {
 /// Changes that the smallest budget has room for. What is merged at a time is a small part of all changes: the more there are of a
 /// page, the fewer pages are written.
 fn changes_min(capacity_blocks: u64) -> u64 {
-    (capacity_blocks * size_of::<Entry>() as u64 / 100 * 8 / Changes::EIGHTHS_PER_CHANGE)
+    (whole_bytes(capacity_blocks, Width::Narrow) / 100 * 8 / Changes::EIGHTHS_PER_CHANGE)
         .max(TRANSACTION_BLOCKS_MAX as u64 + CHANGES_KEPT)
 }
 
@@ -167,18 +194,22 @@ impl MapPlan {
     /// # Errors
     /// If it is too small.
     pub fn new(memory: &MapMemory, capacity_blocks: u64, geometry: &Geometry) -> Result<MapPlan, TooSmall> {
+        let memory = memory.on(capacity_blocks, geometry.format().bits());
         let pages = memory.page.pages(capacity_blocks);
         let valid_bytes = geometry.blocks().div_ceil(8);
-        let fixed_bytes = valid_bytes + u64::from(pages) * DemandMap::bytes_per_page(memory.policy) as u64;
+        let width = memory.page.width();
+        let fixed_bytes = valid_bytes + u64::from(pages) * DemandMap::bytes_per_page(memory.policy, width) as u64;
         let least = fixed_bytes + (bytes_of(changes_min(capacity_blocks)) * PAGES_PART).div_ceil(PAGES_PART - 1);
-        let asked = memory.budget.bytes(capacity_blocks, least);
+        let whole = whole_bytes(capacity_blocks, width);
+        let asked = memory.budget.bytes(whole, least);
         if asked < least {
-            return Err(TooSmall { asked, least, whole: capacity_blocks * size_of::<Entry>() as u64 });
+            return Err(TooSmall { asked, least, whole });
         }
         let pool_bytes = asked - fixed_bytes;
         let for_changes = pool_bytes - pool_bytes / PAGES_PART;
-        let changes_max = (for_changes * 8 / Changes::EIGHTHS_PER_CHANGE).min(changes_cap(capacity_blocks));
-        Ok(MapPlan { pages, fixed_bytes, pool_bytes, changes_max })
+        let changes_max = for_changes * 8 / Changes::EIGHTHS_PER_CHANGE;
+        let changes_max = changes_max.min(changes_cap(capacity_blocks)).min(u32::MAX.into());
+        Ok(MapPlan { pages, whole_bytes: whole, fixed_bytes, pool_bytes, changes_max })
     }
 }
 
@@ -192,9 +223,9 @@ mod tests {
 
     #[test]
     fn a_budget_is_a_part_of_the_whole_map_or_bytes() {
-        assert_eq!(MapBudget::Share(Share::percent(10)).bytes(1 << 28, 0), (1 << 30) / 10 + 1);
-        assert_eq!(MapBudget::Bytes(7).bytes(1 << 28, 0), 7);
-        assert_eq!(MapBudget::BeyondLeast(7).bytes(1 << 28, 10), 17);
+        assert_eq!(MapBudget::Share(Share::percent(10)).bytes(1 << 30, 0), (1 << 30) / 10 + 1);
+        assert_eq!(MapBudget::Bytes(7).bytes(1 << 30, 0), 7);
+        assert_eq!(MapBudget::BeyondLeast(7).bytes(1 << 30, 10), 17);
     }
 
     #[test]

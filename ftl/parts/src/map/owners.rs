@@ -4,14 +4,14 @@
 //! seen, so a drive with [`RelocateBy::DeviceCopy`](crate::RelocateBy) keeps this table: four bytes for each block of flash.
 //! It is not on media, because it follows from the map. What it says of a block that is not valid means nothing.
 
-use crate::map::{Entry, Place};
+use crate::map::{Mapping, Place};
 use openftl_core::{AddressFormat, Geometry, Ppa};
 
 /// The table.
 pub struct Owners {
     format: AddressFormat,
     blocks_per_chunk: usize,
-    /// The logical block, by place.
+    /// The logical block, by place. A map that is in memory has no more than 31 bits.
     owners: Vec<u32>,
 }
 
@@ -25,8 +25,8 @@ impl Owners {
     }
 
     /// What follows from a map.
-    pub fn load(&mut self, map: &[Entry]) {
-        for (block, entry) in (0..).zip(map) {
+    pub fn load(&mut self, map: &Mapping) {
+        for (block, entry) in (0..).zip(map.entries()) {
             if let Place::Media(ppa) = entry.place() {
                 self.set(ppa, block);
             }
@@ -40,22 +40,23 @@ impl Owners {
 
     /// Logical block `block` is being written to `ppa`.
     #[inline]
-    pub fn set(&mut self, ppa: Ppa, block: u32) {
+    pub fn set(&mut self, ppa: Ppa, block: u64) {
         let index = self.index(ppa);
-        self.owners[index] = block;
+        self.owners[index] = block as u32;
     }
 
     /// The logical block that was last written to `ppa`.
     #[inline]
     #[must_use]
-    pub fn get(&self, ppa: Ppa) -> u32 {
-        self.owners[self.index(ppa)]
+    pub fn get(&self, ppa: Ppa) -> u64 {
+        self.owners[self.index(ppa)].into()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::map::Entry;
 
     #[test]
     fn a_loaded_map_is_turned_round() {
@@ -65,7 +66,10 @@ mod tests {
         let (first, last) =
             (format.ppa(chunks[0], 3), format.ppa(chunks[chunks.len() - 1], geometry.blocks_per_chunk - 1));
         let mut owners = Owners::new(&geometry);
-        owners.load(&[Entry::media(last), Entry::UNMAPPED, Entry::LOST, Entry::media(first)]);
+        let mut map = Mapping::new(4);
+        let entries = [Entry::media(last), Entry::UNMAPPED, Entry::LOST, Entry::media(first)];
+        (0..).zip(entries).for_each(|(block, entry)| map.set(block, entry));
+        owners.load(&map);
         assert_eq!((owners.get(first), owners.get(last)), (3, 0));
         owners.set(first, 7);
         assert_eq!(owners.get(first), 7);

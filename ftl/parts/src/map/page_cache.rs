@@ -10,9 +10,10 @@
 //! Pages of [pinned](super::pins) ranges are in a list of their own, and leave when no other page is left; with `seed-hotness`
 //! they weigh more, as in the paper.
 //!
-//! A page that was written in order is kept as stripes (`stripes.rs`), and not as 1024 entries.
+//! A page that was written in order is kept as stripes (`stripes.rs`), and not as its entries.
 
 use super::Entry;
+use super::directory::PageSize;
 use super::pins::PinnedPages;
 use super::stripes::Contents;
 use openftl_core::{BLOCK_BYTES, UnknownWord};
@@ -115,7 +116,7 @@ const PINNED: u8 = 2;
 /// The cache.
 pub struct PageCache {
     policy: CachePolicy,
-    entries: usize,
+    size: PageSize,
     /// The slot of each page.
     slot_of: Vec<u32>,
     slots: Vec<Option<Slot>>,
@@ -132,13 +133,13 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// Nothing is in memory yet of a map of so many pages, each of so many entries.
+    /// Nothing is in memory yet of a map of so many pages.
     #[must_use]
-    pub fn new(policy: CachePolicy, pages: u32, entries: u32, bytes_max: usize) -> PageCache {
+    pub fn new(policy: CachePolicy, pages: u32, size: PageSize, bytes_max: usize) -> PageCache {
         let is_two_queues = policy == CachePolicy::TwoQueues;
         PageCache {
             policy,
-            entries: entries as usize,
+            size,
             slot_of: vec![NONE; pages as usize],
             slots: Vec::new(),
             free: Vec::new(),
@@ -185,14 +186,14 @@ impl PageCache {
             return None;
         }
         self.use_slot(at);
-        Some(self.slot(at).contents.get(index))
+        Some(self.slot(at).contents.get(index, self.size.width()))
     }
 
     /// The same. No use of it.
     #[must_use]
     pub fn peek(&self, page: u32, index: usize) -> Option<Entry> {
         let at = self.slot_of[page as usize];
-        (at != NONE).then(|| self.slot(at).contents.get(index))
+        (at != NONE).then(|| self.slot(at).contents.get(index, self.size.width()))
     }
 
     /// Whether `page` is in memory. No use of it.
@@ -213,7 +214,7 @@ impl PageCache {
         if !was_there && !is_wanted {
             return;
         }
-        let contents = Contents::new(bytes, self.entries);
+        let contents = Contents::new(bytes, self.size);
         let size = cost(&contents);
         if size > self.bytes_max {
             return;
@@ -410,13 +411,12 @@ fn cost(contents: &Contents) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::directory::set_entry;
     use super::*;
     use openftl_core::Ppa;
 
     fn page(entries: impl IntoIterator<Item = Entry>) -> Box<[u8; BLOCK_BYTES]> {
         let mut page = Box::new([0xFF; BLOCK_BYTES]);
-        entries.into_iter().enumerate().for_each(|(index, entry)| set_entry(&mut page, index, entry));
+        entries.into_iter().enumerate().for_each(|(index, entry)| PageSize::WHOLE.set_entry(&mut page, index, entry));
         page
     }
 
@@ -434,7 +434,7 @@ mod tests {
     fn every_policy_keeps_the_bound_and_forgets_no_change() {
         for &policy in CachePolicy::ALL {
             let one = 4096 + size_of::<Option<Slot>>();
-            let mut cache = PageCache::new(policy, 40, 1024, 10 * one);
+            let mut cache = PageCache::new(policy, 40, PageSize::WHOLE, 10 * one);
             let mut versions = [0_u64; 40];
             let mut chance = 7_u32;
             for round in 0..4_000 {
@@ -477,7 +477,7 @@ mod tests {
     fn pinned_pages_outlive_a_scan_and_leave_when_no_other_is_left() {
         let one = 4096 + size_of::<Option<Slot>>();
         for &policy in CachePolicy::ALL.iter().filter(|policy| **policy != CachePolicy::SeedHotness) {
-            let mut cache = PageCache::new(policy, 400, 1024, 10 * one);
+            let mut cache = PageCache::new(policy, 400, PageSize::WHOLE, 10 * one);
             cache.put(3, &scattered(3), true);
             cache.set_pins(pinning(3..5));
             cache.put(4, &scattered(4), true);
@@ -504,7 +504,7 @@ mod tests {
     fn with_the_seeds_hotness_pinned_pages_weigh_more() {
         let one = 4096 + size_of::<Option<Slot>>();
         let survivors = |pins: PinnedPages| {
-            let mut cache = PageCache::new(CachePolicy::SeedHotness, 400, 1024, 40 * one);
+            let mut cache = PageCache::new(CachePolicy::SeedHotness, 400, PageSize::WHOLE, 40 * one);
             cache.set_pins(pins);
             (0..60).for_each(|page| cache.put(page, &scattered(0), true));
             (0..10).filter(|page| cache.has(*page)).count()
@@ -518,7 +518,7 @@ mod tests {
     fn a_page_that_is_used_often_outlives_a_scan_and_one_that_was_used_once_does_not() {
         for &policy in CachePolicy::ALL {
             let one = 4096 + size_of::<Option<Slot>>();
-            let mut cache = PageCache::new(policy, 400, 1024, 10 * one);
+            let mut cache = PageCache::new(policy, 400, PageSize::WHOLE, 10 * one);
             cache.put(0, &scattered(0), true);
             cache.put(1, &scattered(1), true);
             let mut misses = 0;

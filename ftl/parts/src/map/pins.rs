@@ -214,12 +214,13 @@ impl PageSize {
         if start >= end {
             return 0..0;
         }
-        self.split(start as u32).0..self.split((end - 1) as u32).0 + 1
+        self.split(start).0..self.split(end - 1).0 + 1
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Width;
     use super::*;
 
     #[test]
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn pages_of_blocks_are_those_that_name_them() {
-        let size = PageSize::of(8).unwrap();
+        let size = PageSize::of(8, Width::Narrow).unwrap();
         assert_eq!(size.pages_of(7..9, 20), 0..2);
         assert_eq!(size.pages_of(8..16, 20), 1..2);
         assert_eq!(size.pages_of(8..1 << 40, 20), 1..3);

@@ -7,6 +7,7 @@
 
 use super::Entry;
 use super::demand::DemandMap;
+use super::directory::Places;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -18,13 +19,13 @@ pub struct Replay {
 
 impl Replay {
     /// `block` is where `entry` says.
-    pub fn mapped(&mut self, map: &mut DemandMap, block: u32, entry: Entry) {
+    pub fn mapped(&mut self, map: &mut DemandMap, block: u64, entry: Entry) {
         self.touch(map, block);
         map.put(block, entry);
     }
 
     /// No merge that has begun takes in what the changes say of `block`, even if they say the same as before.
-    fn touch(&mut self, map: &DemandMap, block: u32) {
+    fn touch(&mut self, map: &DemandMap, block: u64) {
         let (page, index) = map.size().split(block);
         if let Some(taken) = self.merging.get_mut(&page) {
             taken.retain(|(other, _)| *other != index);
@@ -32,7 +33,7 @@ impl Replay {
     }
 
     /// `blocks` are nowhere.
-    pub fn trimmed(&mut self, map: &mut DemandMap, blocks: Range<u32>) {
+    pub fn trimmed(&mut self, map: &mut DemandMap, blocks: Range<u64>) {
         let size = map.size();
         let mut next = blocks.start;
         while next < blocks.end {
@@ -58,10 +59,10 @@ impl Replay {
         self.merging.insert(page, map.changes().of(page).map(|change| (change.index, change.entry)).collect());
     }
 
-    /// It has ended, and the page is where `word` says. Returns false if it cannot be there.
-    pub fn page(&mut self, map: &mut DemandMap, page: u32, word: u64) -> bool {
+    /// It has ended, and the page is at these places. Returns false if it cannot be there.
+    pub fn page(&mut self, map: &mut DemandMap, page: u32, places: Places) -> bool {
         let taken = self.merging.remove(&page).unwrap_or_default();
-        map.load_page(page, word, &taken)
+        map.load_page(page, places, &taken)
     }
 }
 
@@ -70,6 +71,7 @@ mod tests {
     use super::super::directory::PageSize;
     use super::super::page_cache::CachePolicy;
     use super::*;
+    use crate::map::Width;
     use openftl_core::Ppa;
 
     fn at(place: u64) -> Entry {
@@ -77,10 +79,10 @@ mod tests {
     }
 
     fn map() -> DemandMap {
-        DemandMap::new(20, PageSize::of(8).unwrap(), CachePolicy::Clock, 0)
+        DemandMap::new(20, PageSize::of(8, Width::Narrow).unwrap(), CachePolicy::Clock, 0)
     }
 
-    fn changes(map: &DemandMap) -> Vec<(u32, Entry)> {
+    fn changes(map: &DemandMap) -> Vec<(u64, Entry)> {
         let mut all = [(0, Entry::UNMAPPED); 20];
         let count = map.changes().first_of(0..20, &mut all);
         all[..count].to_vec()
@@ -94,7 +96,7 @@ mod tests {
         replay.merge_began(&map, 0);
         replay.mapped(&mut map, 2, at(20));
         replay.mapped(&mut map, 3, at(30));
-        assert!(replay.page(&mut map, 0, 7 | 8 << 32));
+        assert!(replay.page(&mut map, 0, [at(7), at(8)]));
         assert_eq!(map.directory().get(0), Some([Ppa(7), Ppa(8)]));
         assert_eq!(changes(&map), [(2, at(20)), (3, at(30))]);
     }
@@ -106,7 +108,7 @@ mod tests {
         map.put(1, Entry::UNMAPPED);
         replay.merge_began(&map, 0);
         replay.trimmed(&mut map, 1..3);
-        assert!(replay.page(&mut map, 0, 7 | 8 << 32));
+        assert!(replay.page(&mut map, 0, [at(7), at(8)]));
         assert_eq!(changes(&map), [(1, Entry::UNMAPPED)]);
     }
 
@@ -114,16 +116,16 @@ mod tests {
     fn without_the_record_that_it_began_a_merge_takes_in_nothing() {
         let (mut map, mut replay) = (map(), Replay::default());
         replay.mapped(&mut map, 1, at(10));
-        assert!(replay.page(&mut map, 0, 7 | 8 << 32));
+        assert!(replay.page(&mut map, 0, [at(7), at(8)]));
         assert_eq!(changes(&map), [(1, at(10))]);
-        assert!(!replay.page(&mut map, 0, 7 | u64::from(u32::MAX) << 32), "one copy is not enough");
+        assert!(!replay.page(&mut map, 0, [at(7), Entry::UNMAPPED]), "one copy is not enough");
     }
 
     #[test]
     fn a_page_that_is_trimmed_as_a_whole_is_nowhere_and_other_blocks_are_changes() {
         let (mut map, mut replay) = (map(), Replay::default());
         for page in 0..3 {
-            assert!(replay.page(&mut map, page, 7 | 8 << 32));
+            assert!(replay.page(&mut map, page, [at(7), at(8)]));
         }
         replay.mapped(&mut map, 9, at(10));
         replay.merge_began(&map, 1);
@@ -131,7 +133,7 @@ mod tests {
         assert_eq!((0..3).map(|page| map.directory().get(page).is_some()).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(changes(&map), [(6, Entry::UNMAPPED), (7, Entry::UNMAPPED)]);
         replay.mapped(&mut map, 9, at(10));
-        assert!(replay.page(&mut map, 1, 7 | 8 << 32));
+        assert!(replay.page(&mut map, 1, [at(7), at(8)]));
         assert_eq!(changes(&map).last(), Some(&(9, at(10))), "a merge that the trim spoiled takes in nothing");
     }
 }

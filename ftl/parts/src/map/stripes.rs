@@ -10,7 +10,8 @@
 //!
 //! A run of blocks that follow each other is a stripe of width 1. Where that takes more than the entries do, they are kept.
 
-use super::Entry;
+use super::directory::PageSize;
+use super::{Entry, Width};
 use openftl_core::BLOCK_BYTES;
 
 /// Columns of a stripe, at most.
@@ -30,62 +31,59 @@ pub(super) struct Stripe {
     base: u16,
 }
 
-/// The entries of a page.
+/// The entries of a page, each as long as on media: the page's size says so, too.
 pub(super) enum Contents {
-    Plain(Box<[Entry]>),
-    Stripes { stripes: Box<[Stripe]>, bases: Box<[Entry]> },
+    Plain(Box<[u8]>),
+    Stripes { stripes: Box<[Stripe]>, bases: Box<[u8]> },
 }
 
 impl Contents {
-    pub(super) fn new(page: &[u8; BLOCK_BYTES], entries: usize) -> Contents {
-        let words = page.as_chunks::<4>().0[..entries].iter();
-        let plain: Vec<Entry> = words.map(|word| Entry(u32::from_le_bytes(*word))).collect();
+    pub(super) fn new(page: &[u8; BLOCK_BYTES], size: PageSize) -> Contents {
+        let (entries, entry_bytes) = (size.entries() as usize, size.width().bytes());
+        let words = &page[..entries * entry_bytes];
+        let plain: Vec<Entry> = (0..entries).map(|index| size.entry(page, index)).collect();
         let (mut stripes, mut bases) = (Vec::new(), Vec::new());
         let mut first = 0;
         while first < entries {
-            let (unit, width, len) = longest(&plain[first..]);
-            let base = bases.len() as u16;
+            let (unit, width, len) = longest(&plain[first..], entry_bytes);
+            let base = (bases.len() / entry_bytes) as u16;
             stripes.push(Stripe { first: first as u16, unit: unit as u16, width: width as u16, base });
-            bases.extend((0..width).map(|column| plain[first + column * unit]));
+            for column in 0..width {
+                bases.extend_from_slice(&words[(first + column * unit) * entry_bytes..][..entry_bytes]);
+            }
             first += len;
-            if size_of_val(&*stripes) + size_of_val(&*bases) >= size_of_val(&*plain) {
-                return Contents::Plain(plain.into_boxed_slice());
+            if size_of_val(&*stripes) + bases.len() >= words.len() {
+                return Contents::Plain(words.into());
             }
         }
         Contents::Stripes { stripes: stripes.into_boxed_slice(), bases: bases.into_boxed_slice() }
     }
 
     #[inline]
-    pub(super) fn get(&self, index: usize) -> Entry {
+    pub(super) fn get(&self, index: usize, width: Width) -> Entry {
         match self {
-            Contents::Plain(entries) => entries[index],
+            Contents::Plain(words) => width.get(words, index),
             Contents::Stripes { stripes, bases } => {
                 let stripe = stripes[stripes.partition_point(|stripe| usize::from(stripe.first) <= index) - 1];
-                let [first, unit, width] = [stripe.first, stripe.unit, stripe.width].map(usize::from);
+                let [first, unit, columns] = [stripe.first, stripe.unit, stripe.width].map(usize::from);
                 let (at, within) = ((index - first) / unit, (index - first) % unit);
-                let base = bases[usize::from(stripe.base) + at % width];
-                following(base, (at / width * unit + within) as u32)
+                let base = width.get(bases, usize::from(stripe.base) + at % columns);
+                base.following((at / columns * unit + within) as u32)
             }
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Contents::Plain(entries) => size_of_val(&**entries),
-            Contents::Stripes { stripes, bases } => size_of_val(&**stripes) + size_of_val(&**bases),
+            Contents::Plain(words) => words.len(),
+            Contents::Stripes { stripes, bases } => size_of_val(&**stripes) + bases.len(),
         }
     }
 }
 
-/// The entry so many blocks behind `entry` in its run: what is nowhere or lost is so in all of a run.
-#[inline]
-fn following(entry: Entry, blocks: u32) -> Entry {
-    if entry.is_on_media() { Entry(entry.0 + blocks) } else { entry }
-}
-
-/// Unit, width and blocks of the stripe that says most of the first `entries` in few bytes.
-fn longest(entries: &[Entry]) -> (usize, usize, usize) {
-    let follows = |pair: &[Entry]| pair[1] == following(pair[0], 1);
+/// Unit, width and blocks of the stripe that says most of the first `entries`, each of so many bytes, in few bytes.
+fn longest(entries: &[Entry], entry_bytes: usize) -> (usize, usize, usize) {
+    let follows = |pair: &[Entry]| pair[1] == pair[0].following(1);
     let unit = 1 + entries.windows(2).take_while(|pair| follows(pair)).count();
     let mut best = (unit, 1, unit);
     if !entries[0].is_on_media() {
@@ -98,13 +96,13 @@ fn longest(entries: &[Entry]) -> (usize, usize, usize) {
         let is_as_said = |index: &usize| {
             let (at, within) = (index / unit, index % unit);
             let base = entries[at % width * unit];
-            base.is_on_media() && entries[*index] == following(base, (at / width * unit + within) as u32)
+            base.is_on_media() && entries[*index] == base.following((at / width * unit + within) as u32)
         };
         let len = (0..entries.len()).take_while(is_as_said).count();
         // Where no second row goes on, what is left of a unit was taken for one.
         let has_rows = len == entries.len() || len >= (width + 2) * unit;
-        // Per byte: a stripe takes eight, and four for each base.
-        if has_rows && len * (8 + 4 * best.1) > best.2 * (8 + 4 * width) {
+        // Per byte: a stripe takes eight, and each base as many as an entry.
+        if has_rows && len * (8 + entry_bytes * best.1) > best.2 * (8 + entry_bytes * width) {
             best = (unit, width, len);
         }
     }
@@ -113,7 +111,7 @@ fn longest(entries: &[Entry]) -> (usize, usize, usize) {
 
 /// The least width, `from` on, of which the second row goes on where the first ends.
 fn next_width(entries: &[Entry], unit: usize, from: usize) -> Option<usize> {
-    let next = following(entries[0], unit as u32);
+    let next = entries[0].following(unit as u32);
     let end = WIDTH_MAX.min((entries.len() - 1) / unit) + 1;
     if unit > 1 {
         return (from..end).find(|width| entries[width * unit] == next);
@@ -131,7 +129,6 @@ fn next_width(entries: &[Entry], unit: usize, from: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::directory::set_entry;
     use super::*;
     use openftl_core::Ppa;
     use proptest::prelude::*;
@@ -140,16 +137,21 @@ mod tests {
         Entry::media(Ppa(place))
     }
 
-    /// What is kept of these entries says the same. Returns its bytes.
+    /// What is kept of these entries says the same, whatever their width. Returns its bytes, where they are narrow.
     #[track_caller]
     fn check(entries: &[Entry]) -> usize {
-        let mut page = Box::new([0xFF; BLOCK_BYTES]);
-        entries.iter().enumerate().for_each(|(index, entry)| set_entry(&mut page, index, *entry));
-        let contents = Contents::new(&page, entries.len());
-        for (index, entry) in entries.iter().enumerate() {
-            assert_eq!(contents.get(index), *entry, "{index}");
-        }
-        contents.bytes()
+        let [bytes, _] = [Width::Narrow, Width::Wide].map(|width| {
+            let entries = &entries[..entries.len().min(PageSize::full(width).entries() as usize)];
+            let size = PageSize::of(entries.len() as u32, width).unwrap();
+            let mut page = Box::new([0xFF; BLOCK_BYTES]);
+            entries.iter().enumerate().for_each(|(index, entry)| size.set_entry(&mut page, index, *entry));
+            let contents = Contents::new(&page, size);
+            for (index, entry) in entries.iter().enumerate() {
+                assert_eq!(contents.get(index, width), *entry, "{index}");
+            }
+            contents.bytes()
+        });
+        bytes
     }
 
     /// Written in order over so many parallel units, from `first` on in each.
@@ -187,7 +189,7 @@ mod tests {
         for unit in [1, 3] {
             for width in [2, 33, 100, WIDTH_MAX, WIDTH_MAX + 1] {
                 let mut entries: Vec<Entry> = (0..1024).map(|index| at(100_000 + index * 7)).collect();
-                entries[width * unit] = following(entries[0], unit as u32);
+                entries[width * unit] = entries[0].following(unit as u32);
                 let found = (width <= WIDTH_MAX).then_some(width);
                 assert_eq!(next_width(&entries, unit, 2), found, "{unit} {width}");
                 assert_eq!(next_width(&entries, unit, width + 1), None);

@@ -14,7 +14,7 @@ use crate::flash::oob::BlockKind;
 use crate::flash::scan::{Scan, interleaved};
 use crate::journal::superblock::Superblock;
 use crate::map::demand::DemandMap;
-use crate::map::directory::{SEQUENCE_BITS, entry_of};
+use crate::map::directory::SEQUENCE_BITS;
 use crate::map::memory::changes_planned;
 use crate::map::{Entry, Mapping};
 use crate::open_error::OpenError;
@@ -40,7 +40,7 @@ pub fn rebuild(
     replay_openings(media, clock, scan, chunks, superblock);
     let versions = Versions::read(media, clock, scan, chunks, superblock);
     let mut highest = versions.highest;
-    let (pages, size, blocks) = (map.directory().pages(), map.size(), map.len() as u32);
+    let (pages, size, blocks) = (map.directory().pages(), map.size(), map.len());
     let is_page_lost = matches!(damage, OpenError::MapPageLost { .. });
     if !is_page_lost {
         for page in 0..pages {
@@ -51,12 +51,12 @@ pub fn rebuild(
         let newest = versions.pages.values().map(|(sequence, _)| *sequence).max().unwrap_or(0);
         highest.lsn = highest.lsn.max((newest >> SEQUENCE_BITS) + 1);
     }
-    let mut mapping = Mapping::new(u64::from(blocks));
+    let mut mapping = Mapping::<Entry>::new(blocks);
     let has_page = read_pages(media, clock, scan, chunks, map, &mut mapping);
     for page in (0..pages).filter(|page| !has_page[*page as usize]) {
         map.move_page(page, None);
     }
-    let page_of = |block: u32| size.split(block).0 as usize;
+    let page_of = |block: u64| size.split(block).0 as usize;
     let mut known = vec![false; blocks as usize];
     for block in 0..blocks {
         let change = map.changes().get(block);
@@ -65,14 +65,14 @@ pub fn rebuild(
             mapping.set(block, change.entry);
         }
     }
-    let said: Vec<Entry> = mapping.entries().to_vec();
+    let said: Vec<Entry> = mapping.entries().collect();
     let has_change: Vec<bool> = (0..blocks).map(|block| map.changes().get(block).is_some()).collect();
-    let is_said = |block: u32| has_change[block as usize] || has_page[page_of(block)];
+    let is_said = |block: u64| has_change[block as usize] || has_page[page_of(block)];
     take_newest(&mut mapping, &known, &is_said, &versions, chunks, &mut report);
     for block in (0..blocks).filter(|block| mapping.get(*block) != said[*block as usize]) {
         map.put(block, mapping.get(block));
     }
-    let (changes, most) = (map.changes().len() as u64, changes_planned(u64::from(blocks)));
+    let (changes, most) = (map.changes().len() as u64, changes_planned(blocks));
     if changes > most {
         return Err(OpenError::Inconsistent(format!(
             "too much of its map is lost to be rebuilt: {changes} blocks differ from the map pages that are left, and a checkpoint \
@@ -89,7 +89,7 @@ fn read_pages(
     scan: &mut Scan,
     chunks: &Chunks,
     map: &DemandMap,
-    mapping: &mut Mapping,
+    mapping: &mut Mapping<Entry>,
 ) -> Vec<bool> {
     let (format, size, pages) = (chunks.geometry.format(), map.size(), map.directory().pages());
     let mut have: Vec<bool> = (0..pages).map(|page| map.directory().get(page).is_none()).collect();
@@ -107,7 +107,7 @@ fn read_pages(
             if is_there && !std::mem::replace(&mut have[page as usize], true) {
                 let bytes = frames.bytes(frame);
                 for block in size.first_of(page)..map.end_of(page) {
-                    mapping.set(block, entry_of(bytes, size.split(block).1));
+                    mapping.set(block, size.entry(bytes, size.split(block).1));
                 }
             }
         });
