@@ -4,6 +4,7 @@ use crate::new_file::NewFileError;
 use openftl_files::FileError;
 use openftl_media::{DeviceError, StoreError};
 use std::fmt;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// What a command ends with if it does not end well.
@@ -69,6 +70,8 @@ impl Failure {
                         "stop the one that serves it first; meanwhile `openftl inspect` shows what it holds, if it has a control socket",
                     )
                 }
+                StoreError::Io { source, .. } if source.kind() == ErrorKind::FileTooLarge => Failure::failed(error)
+                    .fix("choose a smaller capacity, or a file system with room for longer files: those of ext4 end at 16 TiB"),
                 _ => Failure::failed(error),
             },
         }

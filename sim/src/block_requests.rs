@@ -5,7 +5,7 @@ use crate::drive::Drive;
 use crate::history::{Change, Kind};
 use crate::played::Played;
 use crate::world::World;
-use openftl_core::{Clock, Frame};
+use openftl_core::{Clock, Frame, Time};
 use openftl_parts::{Durability, Extent, Handle, IoError, ObjectError, Request};
 use std::fmt;
 
@@ -31,6 +31,12 @@ impl fmt::Display for Errand {
 }
 
 impl<D: Drive> World<D> {
+    /// Asks the drive, which may have blocks before those of the host.
+    fn ask(&mut self, now: Time, tag: u64, request: Request<'_>) -> Result<(), IoError> {
+        let of_drive = self.of_drive(request);
+        self.ftl().ask(now, tag, of_drive)
+    }
+
     fn submit(&mut self, request: Request<'_>, errand: Errand) -> u64 {
         let (now, tag) = (self.clock.now(), self.next_tag());
         if self.under_way.is_empty() {
@@ -38,7 +44,7 @@ impl<D: Drive> World<D> {
         }
         self.under_way.push((tag, errand));
         self.add_to_trace([now.0, tag]);
-        if let Err(error) = self.ftl().ask(now, tag, request) {
+        if let Err(error) = self.ask(now, tag, request) {
             self.expect_worn_out(error);
             self.refused(request);
         }
@@ -93,7 +99,7 @@ impl<D: Drive> World<D> {
     /// Announces an object, which the drive may refuse.
     pub fn submit_flash_alloc(&mut self, extents: &[Extent]) {
         let (now, tag) = (self.clock.now(), self.next_tag());
-        match self.ftl().ask(now, tag, Request::FlashAlloc { extents }) {
+        match self.ask(now, tag, Request::FlashAlloc { extents }) {
             Ok(()) => self.under_way.push((tag, Errand::Announcement)),
             Err(IoError::Object(ObjectError::NotKept | ObjectError::TooMany { .. })) => {}
             Err(error) => self.expect_worn_out(error),
@@ -179,7 +185,7 @@ impl<D: Drive> World<D> {
         self.settle();
         let (now, tag) = (self.clock.now(), self.next_tag());
         self.wait_anew();
-        self.ftl().ask(now, tag, request)?;
+        self.ask(now, tag, request)?;
         loop {
             if let Some(done) = self.step().into_iter().find(|done| done.tag == tag) {
                 return done.result;
@@ -212,7 +218,7 @@ impl<D: Drive> World<D> {
         self.fill(change, first, &frames);
         let (now, tag) = (self.clock.now(), self.next_tag());
         let write = Request::Write { first, frames: &frames, durability, handle: Handle::NONE };
-        let result = match self.ftl().ask(now, tag, write) {
+        let result = match self.ask(now, tag, write) {
             Err(error) => {
                 self.give_back(frames);
                 Err(error)

@@ -21,7 +21,9 @@ use openftl_core::{Clock, Frame, FrameForm, Ppa, TraceHash};
 use openftl_media::{ChunkDescriptor, EmulatedDevice, Media, Missing, NandStatistics, Profile, Store, Timing};
 use openftl_parts::config::TRIM_STEP_ENTRIES;
 use openftl_parts::open_error::OpenError;
-use openftl_parts::{Access, Config, Done, Extent, Handle, IoError, ReadOnlyReason, VictimPolicy, chunks_per_pu};
+use openftl_parts::{
+    Access, Config, Done, Extent, Handle, IoError, ReadOnlyReason, Request, VictimPolicy, chunks_per_pu,
+};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
@@ -39,6 +41,8 @@ pub struct World<D: Drive = Ftl> {
     pub is_disturbed: bool,
     /// What writes carry from now on.
     pub handle: Handle,
+    /// The first block of the drive that the host and the model know: block 0 for them.
+    first: u64,
     /// The copy of the catalog of a table drive that has lost something, if any has.
     pub(crate) lost_copy: Option<u64>,
     /// Blocks that silent faults have cost and nobody has asked for.
@@ -134,6 +138,20 @@ impl World {
         World::with_chunks(profile, config, chunks, seed)
     }
 
+    /// A new drive of which the host uses the last `blocks` blocks alone, and the model knows no others.
+    ///
+    /// # Panics
+    /// If there can be no such drive.
+    #[must_use]
+    pub fn at_the_end(profile: Profile, config: Config, blocks: u64, seed: u64) -> World {
+        let shape = profile.geometry(profile.chunks_per_pu).unwrap();
+        let chunks = chunks_per_pu(&shape, &config, Share::percent(20)).unwrap();
+        let device = EmulatedDevice::new(profile, chunks, Store::Stamps, Timing::Modelled, seed).unwrap();
+        let first = config.capacity_blocks - blocks;
+        let rig = Rig::try_new(device, config, (), (), seed).unwrap_or_else(|error| panic!("{error}"));
+        World { first, ..World::of(rig, Rc::new(History::new(blocks))) }
+    }
+
     /// A small drive on the profile `tiny`.
     #[must_use]
     pub fn tiny(capacity_blocks: u64, seed: u64) -> World {
@@ -180,6 +198,7 @@ impl<D: Drive> World<D> {
             is_hurt: false,
             is_disturbed: false,
             handle: Handle::NONE,
+            first: 0,
             lost_copy: None,
             missing: Vec::new(),
             under_way: Vec::new(),
@@ -190,8 +209,8 @@ impl<D: Drive> World<D> {
     }
 
     fn on(&self, rig: Rig<D>, history: Rc<History>) -> World<D> {
-        let World { is_hurt, is_disturbed, handle, lost_copy, .. } = *self;
-        World { is_hurt, is_disturbed, handle, lost_copy, ..World::of(rig, history) }
+        let World { is_hurt, is_disturbed, handle, first, lost_copy, .. } = *self;
+        World { is_hurt, is_disturbed, handle, first, lost_copy, ..World::of(rig, history) }
     }
 
     /// What was done so far left these states; what the host is told next does not count for them.
@@ -229,10 +248,26 @@ impl<D: Drive> World<D> {
         self.rig.below(bound)
     }
 
-    /// Blocks of the drive.
+    /// Blocks of the drive that the host uses.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        self.config.capacity_blocks
+        self.config.capacity_blocks - self.first
+    }
+
+    /// A request as the drive gets it.
+    pub(crate) fn of_drive<'a>(&self, request: Request<'a>) -> Request<'a> {
+        let at = self.first;
+        match request {
+            Request::Read { first, frames } => Request::Read { first: first + at, frames },
+            Request::Write { first, frames, durability, handle } => {
+                Request::Write { first: first + at, frames, durability, handle }
+            }
+            Request::WriteUncorrectable { first, frames, durability } => {
+                Request::WriteUncorrectable { first: first + at, frames, durability }
+            }
+            Request::Trim { first, blocks, durability } => Request::Trim { first: first + at, blocks, durability },
+            Request::Flush | Request::FlashAlloc { .. } => request,
+        }
     }
 
     /// Lets the drive work until something has ended. Gives what was asked by the host of blocks.

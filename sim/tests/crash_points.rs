@@ -229,6 +229,14 @@ fn paged(config: Config, entries: u32) -> Config {
     Config { map_memory: Some(memory), ..config }
 }
 
+/// The same with entries of five bytes, as a drive of more than 8 TiB has them.
+#[test]
+fn every_crash_point_of_a_map_with_wide_entries() {
+    let config = paged(small(19), 8);
+    let config = Config { map_memory: config.map_memory.map(MapMemory::wide), ..config };
+    expect_many("wide entries", &Scene { profile: crumb(&[]), config, seed: 19, before: 2_000 });
+}
+
 /// Changes, merges of pages, pages that are trimmed as a whole, chunks of map pages that are emptied and reset.
 #[test]
 fn every_crash_point_of_a_map_on_media_with_power_loss_protection() {

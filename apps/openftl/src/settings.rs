@@ -340,16 +340,22 @@ impl Settings {
             };
             let is_for_size = matches!(error, PlanError::TooLarge { .. } | PlanError::LogTooLong { .. });
             match largest(config.capacity_blocks * BLOCK_BYTES as u64 / CAPACITY_STEP, fits) {
-                Some(most) if is_for_size && config.checkpoint_log_blocks.is_none() => {
-                    Failure::bad_input(format_args!(
+                Some(most) if is_for_size && config.checkpoint_log_blocks.is_none() => Failure::bad_input(
+                    format_args!(
                         "capacity = {}: the largest drive on profile {} with {} over-provisioning has {}",
                         ByteSize(config.capacity_blocks * BLOCK_BYTES as u64),
                         self.profile.name,
                         config.over_provisioning,
                         ByteSize(most * CAPACITY_STEP)
-                    ))
-                    .fix("choose less, or a profile with larger chunks (`openftl profiles`)")
-                }
+                    ),
+                )
+                .fix(match (&error, &config.map_memory) {
+                    (PlanError::TooLarge { .. }, None) => {
+                        "choose less, keep the map on media (map_memory = 10%), or choose a profile with larger chunks \
+                             (`openftl profiles`)"
+                    }
+                    _ => "choose less, or a profile with larger chunks (`openftl profiles`)",
+                }),
                 _ if error.is_about_map_memory() => Failure::bad_input_with_fix(error),
                 _ => Failure::bad_input(error),
             }

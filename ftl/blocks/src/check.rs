@@ -10,12 +10,16 @@ use openftl_parts::open_error::OpenError;
 use openftl_parts::target::{BlockTarget, Done, IoError, Request};
 use openftl_parts::tenant::{Nobody, Tenant};
 use openftl_parts::words::{ReadOnlyReason, TRANSACTION_BLOCKS_MAX};
+use std::collections::BTreeSet;
 
 /// Findings that are kept in full; beyond that they are only counted.
 pub const FINDINGS_MAX: usize = 100;
 
 /// The tag of what a check reads: those of the host may be under way too, and this one is out of their way.
 pub const CHECK_TAG: u64 = u64::MAX - 1;
+
+/// Entries, or map pages, that are looked at before a check goes on.
+const SKIP_LOOKS: u64 = 1 << 20;
 
 /// What a check found.
 #[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
@@ -157,7 +161,14 @@ impl BlockFtl {
         let capacity = self.blocks();
         let mut first = 0;
         while first < capacity {
+            let next = self.skip_nowhere(first);
+            report.blocks_unmapped += next - first;
+            first = next;
+            progress(first, capacity);
             let blocks = (capacity - first).min(frames.len() as u64) as usize;
+            if blocks == 0 {
+                break;
+            }
             if self.read_and_wait(clock, tenant, first, &frames[..blocks])?.is_err() {
                 // One by one, to say which.
                 for block in first..first + blocks as u64 {
@@ -187,6 +198,27 @@ impl BlockFtl {
         }
         report.blocks_verified -= report.blocks_lost + report.blocks_uncorrectable;
         Ok(report)
+    }
+
+    /// The first block from `first` on that may be somewhere, or the end; or one up to which nothing is, where there is more to look at
+    /// than a check does at a time.
+    fn skip_nowhere(&self, first: u64) -> u64 {
+        match &self.map {
+            Map::Whole(map) => {
+                let mut looks = SKIP_LOOKS;
+                map.skip_unmapped(first..map.len(), &mut looks)
+            }
+            Map::Paged(map) => {
+                let (mut next, mut page) = (first, map.size().split(first).0);
+                let end = page.saturating_add(SKIP_LOOKS as u32).min(map.directory().pages());
+                let held: BTreeSet<u32> = map.buffered_blocks().map(|block| map.size().split(block).0).collect();
+                while page < end && map.is_nothing_on(page) && !held.contains(&page) {
+                    next = map.end_of(page);
+                    page += 1;
+                }
+                next
+            }
+        }
     }
 
     /// Frames that blocks are read into, as many as there are and one request may have.
@@ -230,7 +262,6 @@ impl BlockFtl {
         tenant: &mut dyn Tenant,
         report: &mut CheckReport,
     ) -> Result<(), OpenError> {
-        let geometry = self.flash.geometry;
         let mut mapped = vec![0u32; self.flash.format.chunk_ids()];
         let mut wrong = Vec::new();
         // Of a map on media only where nothing moves while it is read.
@@ -278,12 +309,11 @@ impl BlockFtl {
             if !agree {
                 report.add(format!("chunk {address}: {usage:?} for the FTL, {:?} for the device", descriptor.state));
             }
-            let last = (0..geometry.blocks_per_chunk)
-                .rev()
-                .find(|block| self.flash.chunks.is_valid(self.flash.format.ppa(chunk, *block)));
-            if let Some(last) = last.filter(|last| *last >= descriptor.write_pointer) {
-                let pointer = descriptor.write_pointer;
-                report.add(format!("chunk {address}: block {last} is valid, and the write pointer is at {pointer}"));
+            let pointer = descriptor.write_pointer;
+            if self.flash.chunks.valid(chunk) > 0
+                && let Some(beyond) = self.flash.chunks.next_valid(chunk, pointer)
+            {
+                report.add(format!("chunk {address}: block {beyond} is valid, and the write pointer is at {pointer}"));
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ mod collection;
 mod damage;
 mod documents;
 mod faults;
+mod large;
 mod life;
 mod machine_crash;
 mod metadata;

@@ -21,6 +21,8 @@ fn run(name: &str, capacity_blocks: u64, entries: u32, seed: u64, operations: u6
     let policy = CachePolicy::ALL[seed as usize % CachePolicy::ALL.len()];
     let page = PageSize::of(entries, Width::Narrow).unwrap();
     let memory = MapMemory { budget: MapBudget::BeyondLeast(500), policy, page };
+    // Half of them as drives of more than 8 TiB have it.
+    let memory = if seed.is_multiple_of(2) { memory } else { memory.wide() };
     let config = Config { map_memory: Some(memory), ..config(capacity_blocks, seed) };
     run_with(profile, config, seed, operations, depth)
 }

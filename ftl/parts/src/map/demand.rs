@@ -263,6 +263,12 @@ impl DemandMap {
         !self.is_nowhere(page) && !self.cache.has(page)
     }
 
+    /// Whether all blocks of `page` are nowhere, but for those in the write buffer.
+    #[must_use]
+    pub fn is_nothing_on(&self, page: u32) -> bool {
+        self.is_nowhere(page) && self.changes.of_page(page) == 0
+    }
+
     /// The page was read, or written: its copy on media is `bytes`.
     pub fn keep(&mut self, page: u32, bytes: &[u8; BLOCK_BYTES], is_wanted: bool) {
         self.cache.put(page, bytes, is_wanted);

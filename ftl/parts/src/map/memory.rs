@@ -146,8 +146,12 @@ pub struct MapPlan {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "map_memory = {asked} bytes: the map of this drive takes at least {least} bytes of memory ({percent:.1}% of the whole map); give it \
-     as much, or leave map_memory away",
-    percent = *least as f64 * 100.0 / *whole as f64
+     as much{or_else}",
+    percent = *least as f64 * 100.0 / *whole as f64,
+    or_else = match width {
+        Width::Narrow => ", or leave map_memory away",
+        Width::Wide => ", or choose a smaller capacity",
+    }
 )]
 pub struct TooSmall {
     /// As asked for.
@@ -156,6 +160,8 @@ pub struct TooSmall {
     pub least: u64,
     /// The whole map in memory.
     pub whole: u64,
+    /// How long its entries are: a map of wide ones is never kept in memory.
+    pub width: Width,
 }
 
 /// Changes that the smallest budget has room for. What is merged at a time is a small part of all changes: the more there are of a
@@ -203,7 +209,7 @@ impl MapPlan {
         let whole = whole_bytes(capacity_blocks, width);
         let asked = memory.budget.bytes(whole, least);
         if asked < least {
-            return Err(TooSmall { asked, least, whole });
+            return Err(TooSmall { asked, least, whole, width });
         }
         let pool_bytes = asked - fixed_bytes;
         let for_changes = pool_bytes - pool_bytes / PAGES_PART;
@@ -253,13 +259,13 @@ mod tests {
     #[test]
     fn a_budget_that_is_too_small_is_refused_with_the_smallest() {
         let (geometry, blocks) = (Geometry::tiny(), 4_000);
-        let Err(TooSmall { asked: 0, least, whole: 16_000 }) =
+        let Err(TooSmall { asked: 0, least, whole: 16_000, width: Width::Narrow }) =
             MapPlan::new(&memory(MapBudget::Bytes(0)), blocks, &geometry)
         else {
             panic!("no map fits no memory")
         };
         let plan = |bytes| MapPlan::new(&memory(MapBudget::Bytes(bytes)), blocks, &geometry);
-        assert_eq!(plan(least - 1), Err(TooSmall { asked: least - 1, least, whole: 16_000 }));
+        assert_eq!(plan(least - 1), Err(TooSmall { asked: least - 1, least, whole: 16_000, width: Width::Narrow }));
         assert_eq!(plan(least).unwrap().changes_max, 768);
         assert_eq!(plan(1 << 40).unwrap().changes_max, changes_cap(blocks));
     }
