@@ -657,8 +657,8 @@ mod tests {
         check(
             DriveFlags { capacity: Some(ByteSize(9 << 40)), ..DriveFlags::default() },
             expect![[r#"
-            error: capacity = 9 TiB is more than 7 TiB, which is what a 32-bit map entry can name
-              fix: choose less"#]],
+            error: capacity = 9 TiB is more than 7 TiB, which is what the entries of a map in memory can name
+              fix: choose less, or keep the map of a block drive on media: map_memory = 10%"#]],
         );
         check(
             DriveFlags { over_provisioning: Some(Share::percent(0)), ..DriveFlags::default() },

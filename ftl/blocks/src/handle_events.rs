@@ -65,7 +65,7 @@ impl HandleEvents {
             && let Label::Handle(handle) = label
             && self.watch.moved.contains(Handle(handle))
         {
-            self.add(chunk, Handle(handle), block.into());
+            self.add(chunk, Handle(handle), block);
         }
     }
 

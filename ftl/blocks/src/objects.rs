@@ -151,7 +151,6 @@ impl Objects {
     /// The class of a block that is written: that of its object, if it is of one that is being written.
     #[inline]
     pub fn write(&mut self, block: u64) -> Class {
-        let block = u64::from(block);
         let part = match self.last {
             Some(last) if last.extent.first <= block && block < last.extent.end() => last,
             _ => match self.parts.range(..=block).next_back() {

@@ -386,7 +386,7 @@ impl BlockFtl {
             let lost = !completion.status.data_is_good() && completion.failed >> at & 1 != 0;
             let found = match lost {
                 true => Err(IoError::Unrecovered { block }),
-                false => verdict(&self.flash.frames, *frame, command.table, u64::from(block), self.config.verify_reads),
+                false => verdict(&self.flash.frames, *frame, command.table, block, self.config.verify_reads),
             };
             // What the host wants to be an error is one at once, and no failure of the medium.
             if let Err(marked @ IoError::Uncorrectable { .. }) = found {

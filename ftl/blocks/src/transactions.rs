@@ -372,7 +372,7 @@ impl BlockFtl {
             }
             let is_forgotten = self.flash.bugs.has(Canary::ForgottenMark);
             let kind = if is_forgotten { BlockKind::Data } else { slot.kind };
-            let oob = Oob { kind, address: u64::from(slot.block), sequence };
+            let oob = Oob { kind, address: slot.block, sequence };
             oob.seal(&mut self.flash.frames, frame);
             *place = frame;
         }

@@ -33,7 +33,7 @@ impl BlockFtl {
         self.flash.frames.zero(frame);
         // Newer than the version that is lost, and older than any that is still to be committed.
         let sequence = self.buffer.committed().saturating_sub(1);
-        Oob { kind: BlockKind::Lost, address: u64::from(block), sequence }.seal(&mut self.flash.frames, frame);
+        Oob { kind: BlockKind::Lost, address: block, sequence }.seal(&mut self.flash.frames, frame);
     }
 
     /// The block of a victim at `from` is lost: what says so moves in its stead.

@@ -17,7 +17,6 @@
 //! Chunks beyond the plan (because chunks per parallel unit is a whole number) are spares for chunks that go bad.
 
 use crate::config::{Config, RelocateBy};
-use crate::journal::checkpoint::words_per_block;
 use crate::journal::superblock::Superblock;
 use crate::map::entry::{ADDRESS_BITS_MAX, BLOCK_BITS_MAX, NARROW_BITS};
 use crate::map::memory::{MapMemory, MapPlan, TooSmall, changes_planned};
@@ -290,10 +289,10 @@ impl Plan {
         let unit = u64::from(geometry.ws_min);
         // The chunk table has an entry for every chunk of the device. While a device is still being sized, for an upper bound.
         let chunks = geometry.chunks().max(data_chunks + data_chunks / 4 + 16 * u64::from(geometry.pus()) + 256);
-        let words_per_block = words_per_block(width) as u64;
+        let pairs_per_block = width.pairs_per_block() as u64;
         let map_blocks = match is_paged {
             false => capacity_blocks.div_ceil(ENTRIES_PER_BLOCK as u64),
-            true => map_pages.div_ceil(words_per_block) + changes_planned(capacity_blocks).div_ceil(words_per_block),
+            true => map_pages.div_ceil(pairs_per_block) + changes_planned(capacity_blocks).div_ceil(pairs_per_block),
         };
         // Each copy: the pages, as much again so that the chunks of old pages are mostly empty, one that is open, one to go on, and on
         // small drives two, so that there is something to be emptied.

@@ -60,14 +60,8 @@ use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Frames, Geometry, Nan
 /// Chunk table entries in one block.
 pub const CHUNKS_PER_BLOCK: usize = BLOCK_BYTES / 8;
 
-/// Words of the directory, or changes, in one block, at most.
-const WORDS_PER_BLOCK_MAX: usize = words_per_block(Width::Narrow);
-
-/// Words of the directory, or changes, in one block: two entries each.
-#[must_use]
-pub const fn words_per_block(width: Width) -> usize {
-    BLOCK_BYTES / (2 * width.bytes())
-}
+/// Pages of the directory, or changes, in one block, at most.
+const PAIRS_PER_BLOCK_MAX: usize = Width::Narrow.pairs_per_block();
 
 /// Flag in the resets of a chunk table entry: retired.
 pub const CHUNK_RETIRED: u32 = 1 << 31;
@@ -107,13 +101,13 @@ impl BodyLayout {
             width,
             map_blocks: match map_page {
                 None => entries,
-                Some(size) => size.pages(capacity_blocks).div_ceil(words_per_block(width) as u32),
+                Some(size) => size.pages(capacity_blocks).div_ceil(width.pairs_per_block() as u32),
             },
             table_blocks: geometry.chunks().div_ceil(CHUNKS_PER_BLOCK as u64) as u32,
             borrowed_blocks: if copies { entries } else { 0 },
             change_blocks_max: match map_page {
                 None => 0,
-                Some(_) => changes_planned(capacity_blocks).div_ceil(words_per_block(width) as u64) as u32,
+                Some(_) => changes_planned(capacity_blocks).div_ceil(width.pairs_per_block() as u64) as u32,
             },
         }
     }
@@ -137,12 +131,12 @@ impl BodyLayout {
         let layout = self;
         let bytes = flash.frames.bytes_anew(frame);
         if index < layout.map_blocks && body.pages() > 0 {
-            let words = words_per_block(layout.width) as u32;
-            let first = index * words;
+            let pairs = layout.width.pairs_per_block() as u32;
+            let first = index * pairs;
             bytes.fill(0xFF);
-            for (page, word) in (first..body.pages()).zip(0..words as usize) {
+            for (page, pair) in (first..body.pages()).zip(0..pairs as usize) {
                 for (copy, place) in body.page_places(page).into_iter().enumerate() {
-                    layout.width.set(bytes, word * METADATA_COPIES + copy, place);
+                    layout.width.set(bytes, pair * METADATA_COPIES + copy, place);
                 }
             }
         } else if index < layout.map_blocks {
@@ -499,8 +493,8 @@ impl Checkpointer {
         let Some(from) = self.next_change else { return false };
         let bytes = flash.frames.bytes_anew(frame);
         let width = self.layout.width;
-        let mut changes = [(0, Entry::UNMAPPED); WORDS_PER_BLOCK_MAX];
-        let changes = &mut changes[..words_per_block(width)];
+        let mut changes = [(0, Entry::UNMAPPED); PAIRS_PER_BLOCK_MAX];
+        let changes = &mut changes[..width.pairs_per_block()];
         let count = body.changes_from(from, changes);
         self.next_change = (count == changes.len()).then(|| changes[count - 1].0 + 1);
         bytes.fill(0xFF);

@@ -5,9 +5,7 @@ use crate::flash::chunks::Chunks;
 use crate::flash::oob::BlockKind;
 use crate::flash::scan::{Scan, interleaved};
 use crate::flash::seals::Seals;
-use crate::journal::checkpoint::{
-    BodyLayout, CHUNK_RESETS, CHUNK_RETIRED, CHUNK_SUSPECT, CHUNKS_PER_BLOCK, words_per_block,
-};
+use crate::journal::checkpoint::{BodyLayout, CHUNK_RESETS, CHUNK_RETIRED, CHUNK_SUSPECT, CHUNKS_PER_BLOCK};
 use crate::journal::superblock::Superblock;
 use crate::map::demand::DemandMap;
 use crate::map::directory::Places;
@@ -134,18 +132,18 @@ impl FoundCheckpoint {
 
     /// Takes a block of the directory, or of changes.
     fn take_paged(&mut self, index: usize, layout: BodyLayout, bytes: &[u8], map: &mut DemandMap) {
-        let (width, words) = (layout.width, words_per_block(layout.width));
+        let (width, pairs) = (layout.width, layout.width.pairs_per_block());
         let pair = |at: usize| [0, 1].map(|half| width.get(bytes, 2 * at + half));
         if index < layout.map_blocks as usize {
-            let first = (index * words) as u32;
-            for (page, at) in (first..map.directory().pages()).zip(0..words) {
+            let first = (index * pairs) as u32;
+            for (page, at) in (first..map.directory().pages()).zip(0..pairs) {
                 if !map.load_page(page, pair(at), &[]) {
                     self.bad_page = Some((page, pair(at)));
                 }
             }
             return;
         }
-        for [block, entry] in (0..words).map(pair).take_while(|pair| *pair != [Entry::UNMAPPED; 2]) {
+        for [block, entry] in (0..pairs).map(pair).take_while(|pair| *pair != [Entry::UNMAPPED; 2]) {
             let Place::Media(Ppa(block)) = block.place() else {
                 self.bad_entry = Some((0, block));
                 return;

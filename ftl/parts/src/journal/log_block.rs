@@ -163,8 +163,15 @@ impl Record {
         }
     }
 
-    /// It on media.
+    /// It on media, if it is a mapped block that one word has room for.
     #[inline]
+    #[must_use]
+    pub fn short_word(self) -> Option<u64> {
+        let Record::Mapped { block, ppa, last } = self else { return None };
+        ((block | ppa.0) >> NARROW_BITS == 0).then_some(block | ppa.0 << 32 | u64::from(last) << 63)
+    }
+
+    /// It on media.
     #[must_use]
     pub fn words(self) -> Words {
         let one = |word: u64| Words { upper: None, word, announced: None };

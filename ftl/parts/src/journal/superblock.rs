@@ -46,9 +46,7 @@
 //! | | gaps: first LSN that does not count, first that counts again (8 bytes each) |
 
 use crate::accounts::life::{Life, LifeBytes};
-use crate::map::Width;
-use crate::map::directory::PageSize;
-use crate::map::page_cache::CachePolicy;
+use crate::map::{Width, directory::PageSize, page_cache::CachePolicy};
 use crate::placement_name::{HANDLES_MAX, OBJECTS_MAX, PlacementName};
 use crate::words::{METADATA_COPIES, TenantNote};
 use openftl_core::checksum::crc32c;
@@ -325,8 +323,7 @@ impl Superblock {
         let length = bytes.len();
         let count = |len: usize| U32::new(len as u32);
         let (clean, copies) = (u32::from(self.clean) * CLEAN, u32::from(self.copies) * COPIES);
-        let is_wide = self.map.is_some_and(|map| map.page_entries.width() == Width::Wide);
-        let wide = if is_wide { WIDE } else { 0 };
+        let wide = u32::from(self.map.is_some_and(|map| map.page_entries.width() == Width::Wide)) * WIDE;
         let flags = clean | copies | wide | u32::from(self.tenant.more) << MORE_SHIFT;
         let header = Header {
             magic: U64::new(SUPERBLOCK_MAGIC),
@@ -411,10 +408,7 @@ impl Superblock {
         let map = match header.map_page_entries.get() {
             0 => None,
             entries => Some(MapOnMedia {
-                page_entries: PageSize::of(entries, width).ok_or_else(|| {
-                    let most = PageSize::full(width).entries();
-                    untrue(format!("a map page has {entries} entries, and at most {most} are possible"))
-                })?,
+                page_entries: PageSize::described(entries, width).map_err(untrue)?,
                 memory_bytes: header.map_bytes.get(),
                 cache: CachePolicy::from_code(header.map_cache).ok_or_else(|| {
                     let last = CachePolicy::ALL.len() - 1;

@@ -50,6 +50,16 @@ impl PageSize {
         is_possible.then_some(PageSize { entries, bits, width })
     }
 
+    /// The same, as a superblock says it.
+    ///
+    /// # Errors
+    /// If there can be no such pages: why.
+    pub fn described(entries: u32, width: Width) -> Result<PageSize, String> {
+        let most = PageSize::full(width).entries;
+        PageSize::of(entries, width)
+            .ok_or_else(|| format!("a map page has {entries} entries, and at most {most} are possible"))
+    }
+
     /// Entries of a page.
     #[inline]
     #[must_use]

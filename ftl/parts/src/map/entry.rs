@@ -11,7 +11,7 @@
 //! A drive whose addresses and logical blocks have at most 31 bits (8 TiB) has [narrow](Width::Narrow) entries. A larger one has
 //! [wide](Width::Wide) ones, and keeps its map on media: in memory it would be tens of gigabytes.
 
-use openftl_core::{Frame, Ppa};
+use openftl_core::{BLOCK_BYTES, Frame, Ppa};
 
 /// Bits of an address, at most. So a change of a map page has room for it ([`super::changes`]).
 pub const ADDRESS_BITS_MAX: u32 = 36;
@@ -235,6 +235,12 @@ impl Width {
         }
     }
 
+    /// Pairs of entries, such as the places of a page or a change, in one block of a checkpoint.
+    #[must_use]
+    pub const fn pairs_per_block(self) -> usize {
+        BLOCK_BYTES / (2 * self.bytes())
+    }
+
     /// The entry at `index` of `bytes`.
     #[inline]
     #[must_use]
@@ -291,7 +297,7 @@ mod tests {
 
     #[test]
     fn the_largest_drive_with_narrow_entries_has_8_tib() {
-        let blocks = (8 << 40) / openftl_core::BLOCK_BYTES as u64;
+        let blocks = (8 << 40) / BLOCK_BYTES as u64;
         assert_eq!(Width::needed(blocks - 1, 31), Width::Narrow);
         assert_eq!(Width::needed(blocks, 31), Width::Wide);
         assert_eq!(Width::needed(1, 32), Width::Wide);
