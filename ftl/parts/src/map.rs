@@ -99,22 +99,22 @@ const SPAN_REGIONS: usize = 1024;
 /// Entries that [`Mapping::skip_unmapped`] compares at a time.
 const COMPARED: usize = 16;
 
-/// The map, in words of 32 bits. A repair has it of a large drive in whole entries.
-pub struct Mapping<W = u32> {
-    words: Vec<W>,
+/// The map, in words of 32 bits.
+pub struct Mapping {
+    words: Vec<u32>,
     /// Entries that are not [`Entry::UNMAPPED`], by region.
     regions: Vec<u16>,
     /// Regions with such entries, by span.
     spans: Vec<u16>,
 }
 
-impl<W: Word> Mapping<W> {
+impl Mapping {
     /// A map of `blocks` logical blocks, none of them written.
     #[must_use]
-    pub fn new(blocks: u64) -> Mapping<W> {
+    pub fn new(blocks: u64) -> Mapping {
         let regions = (blocks as usize).div_ceil(REGION_ENTRIES);
         Mapping {
-            words: vec![W::of(Entry::UNMAPPED); blocks as usize],
+            words: vec![u32::of(Entry::UNMAPPED); blocks as usize],
             regions: vec![0; regions],
             spans: vec![0; regions.div_ceil(SPAN_REGIONS)],
         }
@@ -143,7 +143,7 @@ impl<W: Word> Mapping<W> {
     /// is most of what relocation costs; independent loads overlap.
     #[inline]
     pub fn fetch(&self, blocks: impl Iterator<Item = u64>) {
-        let is_nowhere = |word: &W| *word == W::of(Entry::UNMAPPED);
+        let is_nowhere = |word: &u32| *word == u32::of(Entry::UNMAPPED);
         std::hint::black_box(
             blocks.fold(false, |any, block| any ^ self.words.get(block as usize).is_some_and(is_nowhere)),
         );
@@ -158,7 +158,7 @@ impl<W: Word> Mapping<W> {
     /// Says where `block` is from now on. Returns what was said before.
     #[inline]
     pub fn replace(&mut self, block: u64, entry: Entry) -> Entry {
-        let old = std::mem::replace(&mut self.words[block as usize], W::of(entry)).entry();
+        let old = std::mem::replace(&mut self.words[block as usize], u32::of(entry)).entry();
         if (old == Entry::UNMAPPED) != (entry == Entry::UNMAPPED) {
             self.count(block as usize / REGION_ENTRIES, entry != Entry::UNMAPPED);
         }
@@ -189,20 +189,20 @@ impl<W: Word> Mapping<W> {
         );
         let own = &mut self.words[first..];
         let len = own.len().min(REGION_ENTRIES);
-        let nowhere = W::of(Entry::UNMAPPED);
+        let nowhere = u32::of(Entry::UNMAPPED);
         let (mut mapped, mut is_bad) = (0, false);
         for (own, word) in own[..len].iter_mut().zip(words) {
             let loaded = word.entry();
             mapped += i32::from(loaded != Entry::UNMAPPED) - i32::from(*own != nowhere);
             is_bad |= !loaded.is_on_media() & (loaded != Entry::UNMAPPED) & (loaded != Entry::LOST);
-            *own = W::of(loaded);
+            *own = u32::of(loaded);
         }
         let (in_region, occupied) =
             (&mut self.regions[first / REGION_ENTRIES], &mut self.spans[first / REGION_ENTRIES / SPAN_REGIONS]);
         let was_empty = *in_region == 0;
         *in_region = (i32::from(*in_region) + mapped) as u16;
         *occupied = *occupied + u16::from(was_empty) - u16::from(*in_region == 0);
-        let is_buffered = |word: &W| matches!(word.entry().place(), Place::Buffer(_));
+        let is_buffered = |word: &u32| matches!(word.entry().place(), Place::Buffer(_));
         if is_bad { own[..len].iter().position(is_buffered).map(|at| first + at) } else { None }
     }
 
@@ -238,14 +238,14 @@ impl<W: Word> Mapping<W> {
                 continue;
             }
             let last = end.min((region + 1) * REGION_ENTRIES).min(next.saturating_add(*looks as usize));
-            let nowhere = W::of(Entry::UNMAPPED);
-            let is_mapped = |word: &W| *word != nowhere;
+            let nowhere = u32::of(Entry::UNMAPPED);
+            let is_mapped = |word: &u32| *word != nowhere;
             let rest = &self.words[next..last];
             // Whole words at a time: a loop without an exit is one that the compiler makes wide.
             let skipped = rest
                 .chunks(COMPARED)
                 .take_while(|chunk| !chunk.iter().fold(false, |any, word| any | is_mapped(word)))
-                .map(<[W]>::len)
+                .map(<[u32]>::len)
                 .sum::<usize>();
             let found = rest[skipped..].iter().position(is_mapped);
             let looked = found.map_or(rest.len(), |at| skipped + at);
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn what_is_mapped_is_found_as_by_looking_at_every_entry() {
         let blocks = 5_000;
-        let mut mapping = <Mapping>::new(blocks);
+        let mut mapping = Mapping::new(blocks);
         let mut chance = 1_u64;
         let mut below = |most: u64| {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn what_is_loaded_is_what_each_entry_would_have_been_set_to() {
         let blocks = 2 * REGION_ENTRIES + 100;
-        let (mut one, mut other) = (<Mapping>::new(blocks as u64), <Mapping>::new(blocks as u64));
+        let (mut one, mut other) = (Mapping::new(blocks as u64), Mapping::new(blocks as u64));
         for round in 0..4 {
             for first in (0..blocks).step_by(REGION_ENTRIES) {
                 let entry = |block: usize| match (block + round) % 3 {
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn an_empty_map_of_any_size_takes_a_look_for_each_million_blocks() {
         let blocks = 1 << 26;
-        let mut mapping = <Mapping>::new(blocks);
+        let mut mapping = Mapping::new(blocks);
         let look = |mapping: &Mapping| {
             let mut looks = u64::MAX;
             (mapping.skip_unmapped(0..blocks, &mut looks), u64::MAX - looks)

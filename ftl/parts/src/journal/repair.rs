@@ -42,11 +42,11 @@ use crate::journal::found_checkpoint::FoundCheckpoint;
 use crate::journal::found_log::FoundLog;
 use crate::journal::log_block::{self, Record};
 use crate::journal::superblock::{COUNTS_END, Superblock};
-use crate::map::{Entry, Mapping, Place, Word};
+use crate::map::{Entry, Mapping, Place};
 use crate::open_error::OpenError;
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::{ChunkState, Media};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What had to be rebuilt, and how well that went.
@@ -94,10 +94,10 @@ pub struct Highest {
     pub lsn: u64,
 }
 
-/// The newest version of each logical block on the media.
+/// The newest version of each logical block on the media, of as many as there are.
 struct Versions {
-    sequences: Vec<u64>,
-    places: Vec<Option<Ppa>>,
+    capacity_blocks: u64,
+    newest: FxHashMap<u64, Version>,
     /// Written blocks that cannot be read, in chunks of which others can.
     unreadable: FxHashSet<Ppa>,
     /// Versions that do not verify.
@@ -105,6 +105,31 @@ struct Versions {
     /// Of a map on media: the newest of each page, and where it is.
     pages: BTreeMap<u32, (u64, Vec<Ppa>)>,
     highest: Highest,
+}
+
+/// A version of a logical block.
+#[derive(Clone, Copy)]
+struct Version {
+    sequence: u64,
+    place: Ppa,
+}
+
+/// A map that is being rebuilt.
+trait Rebuilt {
+    /// Where `block` is, as far as is known.
+    fn get(&self, block: u64) -> Entry;
+    /// It is there.
+    fn set(&mut self, block: u64, entry: Entry);
+}
+
+impl Rebuilt for Mapping {
+    fn get(&self, block: u64) -> Entry {
+        Mapping::get(self, block)
+    }
+
+    fn set(&mut self, block: u64, entry: Entry) {
+        Mapping::set(self, block, entry);
+    }
 }
 
 /// A block that does not verify by what is known of its chunk's seal.
@@ -131,10 +156,9 @@ impl Versions {
         chunks: &Chunks,
         superblock: &Superblock,
     ) -> Versions {
-        let blocks = superblock.capacity_blocks as usize;
         let mut versions = Versions {
-            sequences: vec![0; blocks],
-            places: vec![None; blocks],
+            capacity_blocks: superblock.capacity_blocks,
+            newest: FxHashMap::default(),
             unreadable: FxHashSet::default(),
             damaged: FxHashSet::default(),
             pages: BTreeMap::new(),
@@ -212,20 +236,20 @@ impl Versions {
     }
 
     fn add(&mut self, ppa: Ppa, address: u64, sequence: u64, is_good: bool) {
-        let Some(place) = self.places.get_mut(address as usize) else { return };
+        if address >= self.capacity_blocks {
+            return;
+        }
         if is_good {
             self.highest.sequence = self.highest.sequence.max(sequence);
         } else {
             self.damaged.insert(ppa);
         }
-        let newest = &mut self.sequences[address as usize];
         // Of a block that was relocated both places are as good, if both can be read.
-        let replaces = match place {
-            None => true,
-            Some(there) => sequence > *newest || (sequence == *newest && is_good && self.damaged.contains(there)),
-        };
+        let replaces = self.newest.get(&address).is_none_or(|there| {
+            sequence > there.sequence || (sequence == there.sequence && is_good && self.damaged.contains(&there.place))
+        });
         if replaces {
-            (*place, *newest) = (Some(ppa), sequence);
+            self.newest.insert(address, Version { sequence, place: ppa });
         }
     }
 }
@@ -289,14 +313,18 @@ pub fn rebuild(
     }
     replay_openings(media, clock, scan, chunks, superblock);
     let versions = Versions::read(media, clock, scan, chunks, superblock);
-    take_newest(mapping, &known, &|block| checkpoint.knows(block), &versions, chunks, &mut report);
+    let (all, is_known) = (0..mapping.len(), |block: u64| known[block as usize]);
+    report.blocks_known = known.iter().filter(|known| **known).count() as u64;
+    take_newest(mapping, all, &is_known, &|block| checkpoint.knows(block), &versions, chunks, &mut report);
     (report, versions.highest)
 }
 
-/// Takes the newest version of each block of `mapping` that is not `known`. `is_said`: whether what is left says anything of a block.
-fn take_newest<W: Word>(
-    mapping: &mut Mapping<W>,
-    known: &[bool],
+/// Takes the newest version of each of these blocks of `map` that is not known. `is_said`: whether what is left says anything of a block.
+/// Of all others nothing is known but that they are nowhere.
+fn take_newest(
+    map: &mut impl Rebuilt,
+    blocks: impl Iterator<Item = u64> + Clone,
+    is_known: &dyn Fn(u64) -> bool,
     is_said: &dyn Fn(u64) -> bool,
     versions: &Versions,
     chunks: &Chunks,
@@ -311,19 +339,15 @@ fn take_newest<W: Word>(
     };
     let may_hide = !versions.unreadable.is_empty() || chunks.all().any(|chunk| chunk.state == ChunkState::Offline);
     let mut kept = FxHashSet::default();
-    for block in 0..mapping.len() {
-        let said = mapping.get(block).place();
-        if known[block as usize] {
-            report.blocks_known += 1;
-            if let Place::Media(ppa) = said {
-                report.blocks_lost += u64::from(cannot_be_read(ppa) || versions.damaged.contains(&ppa));
-                kept.insert(ppa);
-            }
+    for block in blocks.clone().filter(|block| is_known(*block)) {
+        if let Place::Media(ppa) = map.get(block).place() {
+            report.blocks_lost += u64::from(cannot_be_read(ppa) || versions.damaged.contains(&ppa));
+            kept.insert(ppa);
         }
     }
-    for block in (0..mapping.len()).filter(|block| !known[*block as usize]) {
-        let said = mapping.get(block).place();
-        let entry = match (said, versions.places[block as usize]) {
+    for block in blocks.filter(|block| !is_known(*block)) {
+        let said = map.get(block).place();
+        let entry = match (said, versions.newest.get(&block).map(|version| version.place)) {
             (Place::Media(ppa), _) if cannot_be_read(ppa) => {
                 report.blocks_lost += 1;
                 if kept.insert(ppa) { Entry::media(ppa) } else { Entry::LOST }
@@ -340,6 +364,6 @@ fn take_newest<W: Word>(
                 Entry::LOST
             }
         };
-        mapping.set(block, entry);
+        map.set(block, entry);
     }
 }

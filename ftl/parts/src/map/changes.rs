@@ -232,6 +232,15 @@ impl Changes {
         self.pages.iter().enumerate().find_map(of_page)
     }
 
+    /// All changes, in the order of blocks: the block, and what the map says of it.
+    pub fn all(&self) -> impl Iterator<Item = (u64, Entry)> + '_ {
+        let of_page = |(page, changes): (u32, &'_ Vec<Packed>)| {
+            let first = self.size.first_of(page);
+            changes.iter().map(move |change| (first + change.index() as u64, change.entry())).collect::<Vec<_>>()
+        };
+        (0..).zip(&self.pages).flat_map(of_page)
+    }
+
     /// The changes of `page`, in the order of its blocks.
     pub fn of(&self, page: u32) -> impl Iterator<Item = Change> + '_ {
         self.pages[page as usize].iter().map(|change| Change::from(*change))

@@ -143,16 +143,6 @@ pub trait Word: Copy + PartialEq {
     fn of(entry: Entry) -> Self;
 }
 
-impl Word for Entry {
-    fn entry(self) -> Entry {
-        self
-    }
-
-    fn of(entry: Entry) -> Entry {
-        entry
-    }
-}
-
 impl Word for u32 {
     #[inline]
     fn entry(self) -> Entry {

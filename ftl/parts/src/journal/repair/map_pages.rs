@@ -5,23 +5,41 @@
 //! | map pages, and nothing else | those that the directory names and that can be read | all but the blocks of lost pages without a change |
 //! | of checkpoint or log anything | the newest of each number on the media | nothing |
 //!
-//! From there on blocks are taken as of a map in memory, which a repair has room for. Where that differs from a page it becomes
-//! a change, which the next checkpoint has; so the pages on the media stay as they are.
+//! From there on blocks are taken as of a map in memory; blocks that are nowhere, and have no version on the media, take none of it. Where
+//! that differs from a page it becomes a change, which the next checkpoint has; so the pages on the media stay as they are.
 
-use super::{Highest, RepairReport, Versions, replay_openings, take_newest};
+use super::{Highest, Rebuilt, RepairReport, Versions, replay_openings, take_newest};
 use crate::flash::chunks::Chunks;
 use crate::flash::oob::BlockKind;
 use crate::flash::scan::{Scan, interleaved};
 use crate::journal::superblock::Superblock;
+use crate::map::Entry;
 use crate::map::demand::DemandMap;
 use crate::map::directory::SEQUENCE_BITS;
 use crate::map::memory::changes_planned;
-use crate::map::{Entry, Mapping};
 use crate::open_error::OpenError;
 use crate::words::METADATA_COPIES;
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::Media;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
+
+/// A map in memory that takes some of it for those blocks alone that are not nowhere.
+#[derive(Clone, Default)]
+struct Sparse(FxHashMap<u64, Entry>);
+
+impl Rebuilt for Sparse {
+    fn get(&self, block: u64) -> Entry {
+        self.0.get(&block).copied().unwrap_or(Entry::UNMAPPED)
+    }
+
+    fn set(&mut self, block: u64, entry: Entry) {
+        match entry {
+            Entry::UNMAPPED => self.0.remove(&block),
+            entry => self.0.insert(block, entry),
+        };
+    }
+}
 
 /// Rebuilds `map`, which holds what is left of checkpoint and log.
 ///
@@ -51,26 +69,31 @@ pub fn rebuild(
         let newest = versions.pages.values().map(|(sequence, _)| *sequence).max().unwrap_or(0);
         highest.lsn = highest.lsn.max((newest >> SEQUENCE_BITS) + 1);
     }
-    let mut mapping = Mapping::<Entry>::new(blocks);
-    let has_page = read_pages(media, clock, scan, chunks, map, &mut mapping);
+    let mut sparse = Sparse::default();
+    let has_page = read_pages(media, clock, scan, chunks, map, &mut sparse);
     for page in (0..pages).filter(|page| !has_page[*page as usize]) {
         map.move_page(page, None);
     }
-    let page_of = |block: u64| size.split(block).0 as usize;
-    let mut known = vec![false; blocks as usize];
-    for block in 0..blocks {
-        let change = map.changes().get(block);
-        known[block as usize] = is_page_lost && (change.is_some() || has_page[page_of(block)]);
-        if let Some(change) = change {
-            mapping.set(block, change.entry);
-        }
+    for (block, entry) in map.changes().all() {
+        sparse.set(block, entry);
     }
-    let said: Vec<Entry> = mapping.entries().collect();
-    let has_change: Vec<bool> = (0..blocks).map(|block| map.changes().get(block).is_some()).collect();
-    let is_said = |block: u64| has_change[block as usize] || has_page[page_of(block)];
-    take_newest(&mut mapping, &known, &is_said, &versions, chunks, &mut report);
-    for block in (0..blocks).filter(|block| mapping.get(*block) != said[*block as usize]) {
-        map.put(block, mapping.get(block));
+    let said = sparse.clone();
+    let has_change = |block: u64| map.changes().get(block).is_some();
+    let is_said = |block: u64| has_page[size.split(block).0 as usize] || has_change(block);
+    let is_known = |block: u64| is_page_lost && is_said(block);
+    // Of a lost page nothing is said: each of its blocks may be anywhere.
+    let lost_pages = (0..pages).filter(|page| !has_page[*page as usize]);
+    let of_lost_pages = lost_pages.flat_map(|page| size.first_of(page)..map.end_of(page));
+    let looked_at: BTreeSet<u64> =
+        said.0.keys().copied().chain(versions.newest.keys().copied()).chain(of_lost_pages).collect();
+    if is_page_lost {
+        let on_pages = (0..pages).filter(|page| has_page[*page as usize]);
+        let beside = map.changes().all().filter(|(block, _)| !has_page[size.split(*block).0 as usize]).count() as u64;
+        report.blocks_known = on_pages.map(|page| map.end_of(page) - size.first_of(page)).sum::<u64>() + beside;
+    }
+    take_newest(&mut sparse, looked_at.iter().copied(), &is_known, &is_said, &versions, chunks, &mut report);
+    for block in looked_at.into_iter().filter(|block| sparse.get(*block) != said.get(*block)) {
+        map.put(block, sparse.get(block));
     }
     let (changes, most) = (map.changes().len() as u64, changes_planned(blocks));
     if changes > most {
@@ -89,7 +112,7 @@ fn read_pages(
     scan: &mut Scan,
     chunks: &Chunks,
     map: &DemandMap,
-    mapping: &mut Mapping<Entry>,
+    sparse: &mut Sparse,
 ) -> Vec<bool> {
     let (format, size, pages) = (chunks.geometry.format(), map.size(), map.directory().pages());
     let mut have: Vec<bool> = (0..pages).map(|page| map.directory().get(page).is_none()).collect();
@@ -107,7 +130,7 @@ fn read_pages(
             if is_there && !std::mem::replace(&mut have[page as usize], true) {
                 let bytes = frames.bytes(frame);
                 for block in size.first_of(page)..map.end_of(page) {
-                    mapping.set(block, size.entry(bytes, size.split(block).1));
+                    sparse.set(block, size.entry(bytes, size.split(block).1));
                 }
             }
         });
