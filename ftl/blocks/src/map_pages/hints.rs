@@ -39,7 +39,7 @@ impl BlockFtl {
         let Map::Paged(map) = &self.map else { return Vec::new() };
         let ranges = map.pins().ranges().iter().map(|pages| {
             let (first, end) = (map.size().first_of(pages.start), map.end_of(pages.end - 1));
-            Extent { first, blocks: (end - first) }
+            Extent { first, blocks: end - first }
         });
         ranges.collect()
     }
