@@ -137,3 +137,17 @@ impl From<FileError> for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn a_file_that_is_too_large_is_told_with_what_helps() {
+        let io = |kind: ErrorKind| StoreError::Io { doing: "fill", path: PathBuf::from("x.oftl"), source: kind.into() };
+        let fix = |kind| Failure::of_device(&DeviceError::Store(io(kind))).what_to_do().map(str::to_owned);
+        assert!(fix(ErrorKind::FileTooLarge).is_some_and(|fix| fix.contains("smaller capacity")));
+        assert_eq!(fix(ErrorKind::StorageFull), None);
+    }
+}

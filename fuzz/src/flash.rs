@@ -46,6 +46,8 @@ const CUT_OFF: u8 = 1 << 0;
 const INSPECT: u8 = 1 << 1;
 /// Choice: repair it.
 const REPAIR: u8 = 1 << 2;
+/// Choice: of drives whose map is on media, the one with entries of five bytes.
+const WIDE: u8 = 1 << 3;
 /// In the length of an edit: of the out-of-band bytes.
 const OF_OOB: u8 = 1 << 7;
 /// In the length of an edit: leave the checksums wrong.
@@ -63,7 +65,10 @@ pub fn run(data: &[u8]) {
 /// The same of a drive whose map is on media.
 pub fn run_paged(data: &[u8]) {
     thread_local! {
-        static IMAGES: RefCell<[Image; 2]> = RefCell::new([false, true].map(|cut_off| Image::new(Drive::Paged, cut_off)));
+        static IMAGES: RefCell<[Image; 4]> = RefCell::new(
+            [(Drive::Paged, false), (Drive::Paged, true), (Drive::Wide, false), (Drive::Wide, true)]
+                .map(|(kind, cut_off)| Image::new(kind, cut_off)),
+        );
     }
     IMAGES.with_borrow_mut(|images| run_on(images, data));
 }
@@ -75,11 +80,15 @@ enum Drive {
     Whole,
     /// On media, in small pages.
     Paged,
+    /// The same with entries of five bytes.
+    Wide,
 }
 
-fn run_on(images: &mut [Image; 2], data: &[u8]) {
+/// Edits one of these images, of which every second one is cut off.
+fn run_on(images: &mut [Image], data: &[u8]) {
     let Some((&choice, edits)) = data.split_first() else { return };
-    let image = &mut images[usize::from(choice & CUT_OFF)];
+    let of_wide = if choice & WIDE == 0 { 0 } else { images.len() - 2 };
+    let image = &mut images[of_wide + usize::from(choice & CUT_OFF)];
     image.edit(edits);
     let access = match choice {
         _ if choice & INSPECT != 0 => Access::Inspect,
@@ -94,7 +103,11 @@ fn config(drive: Drive) -> Config {
     let page = PageSize::of(8, Width::Narrow).expect("as many as a page may have");
     let memory = MapMemory { budget: MapBudget::BeyondLeast(300), policy: CachePolicy::Clock, page };
     Config {
-        map_memory: (drive == Drive::Paged).then_some(memory),
+        map_memory: match drive {
+            Drive::Whole => None,
+            Drive::Paged => Some(memory),
+            Drive::Wide => Some(memory.wide()),
+        },
         capacity_blocks: CAPACITY_BLOCKS,
         over_provisioning: Share::percent(20),
         drive_id: 0xD21E,
@@ -387,7 +400,8 @@ mod tests {
 
     #[test]
     fn unedited_drives_open_and_are_sound() {
-        for (kind, cut_off) in [Drive::Whole, Drive::Paged].into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        let kinds = [Drive::Whole, Drive::Paged, Drive::Wide];
+        for (kind, cut_off) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
             let mut image = Image::new(kind, cut_off);
             let mut kinds = Vec::new();
             for (frame, ppa) in image.metadata.clone() {
@@ -397,7 +411,7 @@ mod tests {
             for kind in [BlockKind::Superblock, BlockKind::Checkpoint, BlockKind::Log] {
                 assert!(kinds.contains(&kind), "there is no {kind:?} to edit");
             }
-            assert_eq!(kinds[0], if kind == Drive::Paged { BlockKind::Map } else { BlockKind::Superblock });
+            assert_eq!(kinds[0], if kind == Drive::Whole { BlockKind::Superblock } else { BlockKind::Map });
             let mut clock = VirtualClock::default();
             let mut drive = BlockFtl::open(image.device(), config(kind), &mut clock).unwrap();
             assert_eq!(drive.recovery_report().clean, !cut_off);
@@ -411,7 +425,8 @@ mod tests {
     #[test]
     fn map_pages_that_say_something_else_are_found_or_refused() {
         let pages = Image::new(Drive::Paged, false).metadata.len().min(60) as u8;
-        for choice in [0, CUT_OFF, INSPECT, REPAIR, CUT_OFF | REPAIR] {
+        let choices = [0, CUT_OFF, INSPECT, REPAIR, CUT_OFF | REPAIR];
+        for choice in choices.into_iter().flat_map(|choice| [choice, choice | WIDE]) {
             for page in 0..pages {
                 run_paged(&[choice, page, 0, 4, 0, 4, 0, 0, 0, 0]);
                 run_paged(&[choice, page, 0, 4, 0, 1 | OF_OOB, page ^ 1]);

@@ -56,8 +56,7 @@ const SUPERBLOCK_FRAMES: usize = 64;
 /// If it has too little memory.
 pub(crate) fn new_map(config: &Config, geometry: &Geometry) -> Result<Map, PlanError> {
     let Some(memory) = &config.map_memory else { return Ok(Map::Whole(Mapping::new(config.capacity_blocks))) };
-    let memory = memory.on(config.capacity_blocks, geometry.format().bits());
-    let plan = MapPlan::new(&memory, config.capacity_blocks, geometry)?;
+    let plan = MapPlan::new(memory, config.capacity_blocks, geometry)?;
     let map = DemandMap::new(config.capacity_blocks, memory.page, memory.policy, plan.pool_bytes as usize);
     Ok(Map::Paged(Box::new(map)))
 }
@@ -101,6 +100,8 @@ impl<M: Media> BlockFtl<M> {
         let mut chunks = Chunks::report(&mut media, clock.now())?;
         let geometry = chunks.geometry;
         config.has_copies = config.relocate_by == RelocateBy::DeviceCopy;
+        let (capacity_blocks, bits) = (config.capacity_blocks, geometry.format().bits());
+        config.map_memory = config.map_memory.map(|memory| memory.on(capacity_blocks, bits));
         let plan = Plan::new(&geometry, &config)?;
         let good = chunks.all().filter(|chunk| chunk.state != ChunkState::Offline).count() as u64;
         if good < plan.chunks() {
@@ -152,7 +153,7 @@ impl<M: Media> BlockFtl<M> {
             log_gaps: Vec::new(),
             places,
             map: config.map_memory.as_ref().map(|memory| MapOnMedia {
-                page_entries: memory.on(config.capacity_blocks, geometry.format().bits()).page,
+                page_entries: memory.page,
                 memory_bytes: map_plan(memory, &config, &geometry).bytes(),
                 cache: memory.policy,
             }),

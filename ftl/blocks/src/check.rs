@@ -210,6 +210,9 @@ impl BlockFtl {
             }
             Map::Paged(map) => {
                 let (mut next, mut page) = (first, map.size().split(first).0);
+                if !map.is_nothing_on(page) {
+                    return first;
+                }
                 let end = page.saturating_add(SKIP_LOOKS as u32).min(map.directory().pages());
                 let held: BTreeSet<u32> = map.buffered_blocks().map(|block| map.size().split(block).0).collect();
                 while page < end && map.is_nothing_on(page) && !held.contains(&page) {

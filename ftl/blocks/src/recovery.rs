@@ -654,6 +654,12 @@ fn mark_valid(chunks: &Chunks, mapping: &Mapping, table: &mut ChunkTable) -> Res
 /// Marks valid that `block` is at `ppa`.
 fn mark_one(chunks: &Chunks, table: &mut ChunkTable, block: u64, ppa: Ppa) -> Result<(), OpenError> {
     let format = chunks.geometry.format();
+    if ppa.0 >> format.bits() != 0 {
+        let place = ppa.0;
+        return Err(OpenError::Inconsistent(format!(
+            "logical block {block} is mapped to {place:#x}, and no address of the device is so long"
+        )));
+    }
     let written = written(chunks, format.chunk_of(ppa));
     let address = format.unpack(ppa);
     if format.block_of(ppa) >= written {

@@ -43,6 +43,9 @@ fn long_addresses_agree_with_the_model() {
         let config = on_media(MapBudget::BeyondLeast(500), 8, config(700, seed));
         let mut world = World::new(with_chunks_of(1 << 26), config, 20, seed);
         play(&mut world, 500);
+        let is_far =
+            |world: &mut World, block: u64| world.ftl().place_on_media(block).is_some_and(|ppa| ppa.0 >> 32 > 0);
+        assert!((0..700).any(|block| is_far(&mut world, block)), "no address is longer than 32 bits");
         world.check();
         merged += world.ftl().statistics().map_pages_written;
     }
@@ -58,5 +61,10 @@ fn logical_blocks_beyond_32_bits_agree_with_the_model() {
     let config = on_media(MapBudget::BeyondLeast(20_000), 1024, config);
     let mut world = World::at_the_end(with_chunks_of(1 << 20), config, 3_000, 1);
     play(&mut world, 400);
+    let (last, of_32_bits) = (capacity_blocks - 3_000..capacity_blocks, |block: u64| block & u64::from(u32::MAX));
+    assert!(last.clone().any(|block| world.ftl().place_on_media(block).is_some()), "nothing is on media");
+    for block in last.map(of_32_bits) {
+        assert_eq!(world.ftl().place_on_media(block), None, "block {block} stands for a later one");
+    }
     world.check();
 }

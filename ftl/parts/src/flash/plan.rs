@@ -439,19 +439,18 @@ const LOG_BLOCKS_MIN: u64 = 1024;
 /// # Errors
 /// If no number of chunks would do.
 pub fn chunks_per_pu(geometry: &Geometry, config: &Config, spare: Share) -> Result<u32, PlanError> {
-    let scaled = |memory: Option<MapMemory>| -> Result<Geometry, PlanError> {
+    let shape_for = |memory: Option<MapMemory>| -> Result<Geometry, PlanError> {
         let plan = Plan::of_chunks(geometry, config, memory)?;
         let chunks = plan.chunks() + spare.of(plan.chunks());
         let needed = chunks.div_ceil(u64::from(geometry.pus())).max(u64::from(SUPERBLOCK_CHUNKS) * 2);
         Ok(Geometry { chunks_per_pu: u32::try_from(needed).unwrap_or(u32::MAX), ..*geometry })
     };
     let memory = config.map_memory.map(|memory| memory.on(config.capacity_blocks, 0));
-    let mut scaled_to = scaled(memory)?;
+    let mut scaled = shape_for(memory)?;
     // Longer addresses may make the entries wide, and the map larger.
-    if let Some(memory) = memory.filter(|_| scaled_to.format().bits() > NARROW_BITS) {
-        scaled_to = scaled(Some(memory.wide()))?;
+    if let Some(memory) = memory.filter(|_| scaled.format().bits() > NARROW_BITS) {
+        scaled = shape_for(Some(memory.wide()))?;
     }
-    let scaled = scaled_to;
     // The memory of a map depends on the flash that is there in the end.
     Plan::new(&scaled, config)?;
     Ok(scaled.chunks_per_pu)

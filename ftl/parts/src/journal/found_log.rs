@@ -92,8 +92,7 @@ impl Replayed {
     fn begin_doubt(&mut self, map: &Map, format: AddressFormat) {
         self.is_in_doubt = true;
         let Map::Paged(map) = map else { return };
-        let changes = (0..map.directory().pages()).flat_map(|page| map.changes().of(page));
-        self.left_in_doubt.extend(changes.filter_map(|change| match change.entry.place() {
+        self.left_in_doubt.extend(map.changes().all().filter_map(|(_, entry)| match entry.place() {
             Place::Media(ppa) => Some(format.chunk_of(ppa)),
             _ => None,
         }));

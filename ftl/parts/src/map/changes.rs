@@ -225,20 +225,15 @@ impl Changes {
     /// The block of which a change says `entry`, if there is one. All changes are looked at.
     #[must_use]
     pub fn at(&self, entry: Entry) -> Option<u64> {
-        let of_page = |(page, changes): (usize, &Vec<Packed>)| {
-            let change = changes.iter().find(|change| change.entry() == entry)?;
-            Some(self.size.first_of(page as u32) + change.index() as u64)
-        };
-        self.pages.iter().enumerate().find_map(of_page)
+        self.all().find(|(_, other)| *other == entry).map(|(block, _)| block)
     }
 
     /// All changes, in the order of blocks: the block, and what the map says of it.
     pub fn all(&self) -> impl Iterator<Item = (u64, Entry)> + '_ {
-        let of_page = |(page, changes): (u32, &'_ Vec<Packed>)| {
+        (0..).zip(&self.pages).flat_map(|(page, changes)| {
             let first = self.size.first_of(page);
-            changes.iter().map(move |change| (first + change.index() as u64, change.entry())).collect::<Vec<_>>()
-        };
-        (0..).zip(&self.pages).flat_map(of_page)
+            changes.iter().map(move |change| (first + change.index() as u64, change.entry()))
+        })
     }
 
     /// The changes of `page`, in the order of its blocks.

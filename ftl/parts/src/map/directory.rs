@@ -18,7 +18,7 @@ use openftl_core::{BLOCK_BYTES, Ppa};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageSize {
     entries: u32,
-    /// Of a power of two.
+    /// Which power of two that is, if it is one: a block is split without a division then.
     bits: Option<u8>,
     width: Width,
 }

@@ -195,12 +195,12 @@ impl MapPlan {
         self.fixed_bytes + self.pool_bytes
     }
 
-    /// Divides the budget of a drive of so many logical blocks on a device of this shape.
+    /// Divides the budget of a drive of so many logical blocks on a device of this shape, whose entries are as long as they
+    /// [have to be](MapMemory::on).
     ///
     /// # Errors
     /// If it is too small.
     pub fn new(memory: &MapMemory, capacity_blocks: u64, geometry: &Geometry) -> Result<MapPlan, TooSmall> {
-        let memory = memory.on(capacity_blocks, geometry.format().bits());
         let pages = memory.page.pages(capacity_blocks);
         let valid_bytes = geometry.blocks().div_ceil(8);
         let width = memory.page.width();
