@@ -2,8 +2,8 @@
 
 use openftl_core::Nanos;
 use openftl_core::units::{ByteSize, Interval};
+use openftl_parts::map::cache::CachePolicy;
 use openftl_parts::map::memory::MapBudget;
-use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::map::pins::{MapBlock, MapPin};
 use openftl_parts::{CollectionScope, PlacementName, RelocateBy, VictimPolicy};
 use openftl_tables::TablePlacement;
@@ -196,14 +196,17 @@ impl FtlSection {
                 }
                 if kind == FtlKind::Zones { only("segments", first(&segments)) } else { only("zones", first(&zones)) }
             }
-            // Pages are cleaned, too.
-            FtlKind::Pages | FtlKind::Values => match first(&blocks[1..]).or(first(&zones)).or(first(&segments)) {
-                Some(field) => {
-                    let noun = if kind == FtlKind::Pages { "pages" } else { "values" };
-                    Err(format!("{field} is of no use to {noun}; leave it away"))
-                }
-                None => Ok(()),
-            },
+            FtlKind::Pages | FtlKind::Values => {
+                // Pages are cleaned, too, and have a map.
+                let (noun, heeded) = match kind {
+                    FtlKind::Pages => ("pages", &["victim", "map_memory", "map_cache"][..]),
+                    _ => ("values", &["victim"][..]),
+                };
+                let all = [&blocks[..], &zones[..], &segments[..]].concat();
+                let not_heeded = all.into_iter().find(|(field, given)| *given && !heeded.contains(field));
+                let no_use = |(field, _): (&str, bool)| Err(format!("{field} is of no use to {noun}; leave it away"));
+                not_heeded.map_or(Ok(()), no_use)
+            }
             FtlKind::Block | FtlKind::Tables => {
                 only("zones", first(&zones)).and_then(|()| only("segments", first(&segments)))
             }

@@ -10,6 +10,9 @@ use openftl_core::{FrameForm, Geometry, Time};
 use openftl_dispatch::{Pace, PaceClock};
 use openftl_media::{EmulatedDevice, Timing as MediaTiming};
 use openftl_pages::{Ftl, PageFtl, chunks_per_pu};
+use openftl_parts::map::cache::CachePolicy;
+use openftl_parts::map::directory::PageSize;
+use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_parts::{Access, Config, VictimPolicy};
 use std::path::Path;
 
@@ -26,6 +29,7 @@ pub struct PageDrive {
     scrub_interval: Option<openftl_core::Nanos>,
     victim: VictimPolicy,
     cross_blocks: bool,
+    map_memory: Option<MapMemory>,
 }
 
 impl PageDrive {
@@ -57,7 +61,14 @@ impl PageDrive {
         if capacity.0 == 0 {
             return Err(Failure::bad_input("media.capacity = 0: a store of no bytes").fix("say how much it can hold"));
         }
+        let (budget, policy) = (file.ftl.map_memory, file.ftl.map_cache);
+        if let (None, Some(policy)) = (budget, policy) {
+            let about = format!("ftl.map_cache = {policy}: without map_memory the whole map is in memory");
+            return Err(Failure::bad_input(about)
+                .fix("say how much of it may be: map_memory = \"10%\", or leave map_cache away"));
+        }
         Ok(PageDrive {
+            map_memory: budget.map(|budget| map_memory(budget, policy)),
             flash,
             capacity,
             over_provisioning: file.media.over_provisioning.unwrap_or(Share::percent(10)),
@@ -83,6 +94,11 @@ impl PageDrive {
     /// Lets pages cross blocks, or not, whatever the description says.
     pub fn let_cross_blocks(&mut self, cross_blocks: bool) {
         self.cross_blocks = cross_blocks;
+    }
+
+    /// Keeps only so much of the map in memory, whatever the description says.
+    pub fn limit_map(&mut self, budget: MapBudget) {
+        self.map_memory = Some(map_memory(budget, self.map_memory.map(|memory| memory.policy)));
     }
 
     /// Chooses the chunk to clean by `victim`, whatever the description says.
@@ -119,6 +135,7 @@ impl PageDrive {
             scrub_interval: self.scrub_interval,
             victim: self.victim,
             cross_blocks: self.cross_blocks,
+            map_memory: self.map_memory,
             ..Config::default()
         }
     }
@@ -225,6 +242,10 @@ impl PageDrive {
         let (drive, clock) = open_on(device, self.config(0), Access::ReadWrite, clock)?;
         store(drive, clock, Access::ReadWrite)
     }
+}
+
+fn map_memory(budget: MapBudget, policy: Option<CachePolicy>) -> MapMemory {
+    MapMemory { budget, policy: policy.unwrap_or_default(), page: PageSize::WHOLE }
 }
 
 /// Opens a drive of this kind on a device.

@@ -5,8 +5,8 @@ use openftl_core::{BLOCK_BYTES, Clock, Frame, Time};
 use openftl_dispatch::{Bell, Dispatcher, Owned, PaceClock, Stopped, Until};
 use openftl_media::Media;
 use openftl_pages::{
-    BlockingStore, Change, Ftl, PageFacts, PageFtl, Session, SessionId, StoreError, StoreFacts, StoreFailure,
-    StoreRequest, StoreTarget,
+    BlockingStore, Change, Ftl, ListBreak, PageFacts, PageFtl, Session, SessionId, StoreError, StoreFacts,
+    StoreFailure, StoreRequest, StoreTarget,
 };
 use openftl_parts::{Durability, Target};
 use std::cell::Cell;
@@ -198,7 +198,18 @@ impl<M: Media> BlockingStore for PageStore<M> {
     }
 
     fn list(&self, from: u64, most: usize) -> Result<Vec<(u64, u32)>, StoreFailure> {
-        Ok(self.dispatcher.own().map_err(gone)?.drive.list(from, most))
+        let owner = self.dispatcher.own().map_err(gone)?;
+        let (mut found, mut next) = (Vec::new(), from);
+        let list = |owned: &mut Owned<PageFtl<M>>| match owned.drive.list(next, most, &mut found) {
+            Ok(()) => Until::Found(Ok(())),
+            Err(ListBreak::Lost { from }) => Until::Found(Err(StoreError::Unrecovered { lpid: from })),
+            Err(ListBreak::Waits { from }) => {
+                next = from;
+                Until::Drive
+            }
+        };
+        self.dispatcher.wait_until(owner, 0, list).1.map_err(gone)??;
+        Ok(found)
     }
 
     fn sync(&self) -> Result<(), StoreFailure> {

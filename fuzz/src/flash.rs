@@ -26,9 +26,9 @@ use openftl_parts::flash::oob::{BlockKind, Oob};
 use openftl_parts::flash::seals::Seals;
 use openftl_parts::journal::superblock::COUNTS_END;
 use openftl_parts::map::Width;
+use openftl_parts::map::cache::CachePolicy;
 use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
-use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::{
     Access, BlockTarget, Config, Durability, Handle, IoError, Request, chunks_per_pu, journal::superblock,
 };

@@ -22,12 +22,12 @@ pub fn run(bytes: &[u8]) {
         anchor.write(&chunks, &mut again);
         assert_eq!(Anchor::read(&again), Some((anchor, chunks)), "an anchor that is written is read back");
     }
-    if let Some(mut leaf) = Leaf::read(&block) {
+    if let Some(mut leaf) = Leaf::read(&block, usize::MAX) {
         let pages: Vec<(u64, Place)> = leaf.pages_from(0).collect();
         assert_eq!(pages.len(), leaf.pages(), "pages are counted");
         let mut again = [0; BLOCK_BYTES];
         leaf.write(&mut again);
-        let read = Leaf::read(&again).expect("a leaf that is written is read back");
+        let read = Leaf::read(&again, usize::MAX).expect("a leaf that is written is read back");
         assert!(read.pages_from(0).eq(pages.iter().copied()), "with its pages");
         for (lpid, place) in &pages {
             assert_eq!(leaf.get(*lpid), Some(*place));

@@ -9,9 +9,9 @@ use openftl_blocks::BlockFtl;
 use openftl_core::units::Share;
 use openftl_core::{Clock, FrameForm, VirtualClock};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
+use openftl_parts::map::cache::CachePolicy;
 use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
-use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::{BlockTarget, Config, Done, Durability, Handle, Request, Target, chunks_per_pu};
 
 /// Requests under way at a time, at most.

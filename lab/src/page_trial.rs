@@ -159,6 +159,7 @@ impl<M: Media, C: Clock> PageTrial<M, C> {
     }
 
     fn stage(&mut self, lpid: u64, put: Option<(u32, u32)>) -> Result<(), PageTrialError> {
+        let mut was_idle = false;
         loop {
             let now = self.clock.now();
             let bytes = put.map(|(from, bytes)| &self.noise[from as usize..(from + bytes) as usize]);
@@ -166,7 +167,14 @@ impl<M: Media, C: Clock> PageTrial<M, C> {
             let change = pieces.as_ref().map_or(Change::Delete, |pieces| Change::Put(pieces));
             match self.drive.stage(now, self.session, self.wsn + 1, lpid, change, None) {
                 Ok(()) => break,
-                Err(StoreError::Busy) => self.work()?,
+                // A poll may have made room at once, so that nothing is due any more.
+                Err(StoreError::Busy) => match self.work() {
+                    Err(PageTrialError::Hangs(_)) if !was_idle => was_idle = true,
+                    worked => {
+                        worked?;
+                        was_idle = false;
+                    }
+                },
                 Err(error) => return Err(error.into()),
             }
         }

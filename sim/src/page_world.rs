@@ -386,6 +386,17 @@ impl PageWorld {
         bytes
     }
 
+    /// Numbers and lengths of all pages.
+    ///
+    /// # Panics
+    /// If the drive cannot say.
+    pub fn listed(&mut self) -> Vec<(u64, u32)> {
+        let mut clock = self.clock.clone();
+        let listed = self.ftl().list_now(0, usize::MAX, &mut clock).unwrap_or_else(|error| panic!("{error}"));
+        self.rig.clock = clock;
+        listed
+    }
+
     /// Another world on a copy of the device, with the drive not open.
     #[must_use]
     pub fn twin(&self) -> PageWorld {
@@ -405,7 +416,7 @@ impl PageWorld {
         let durable: BTreeMap<u64, Option<Made>> = durable.flat_map(|batch| batch.changes.iter().copied()).collect();
         let mut returned = Returned::default();
         let mut found = BTreeMap::new();
-        for (lpid, _) in self.ftl().list(0, usize::MAX) {
+        for (lpid, _) in self.listed() {
             let bytes = self.bytes_of(lpid, 256).map_err(|error| format!("page {lpid}: {error}"))?;
             let put = self.ever.get(&lpid).map_or(&[][..], |(put, _)| put);
             let is_it = |made: &&Made| made.bytes == bytes.len() && made.expand() == bytes;
@@ -637,7 +648,7 @@ impl Played for PageWorld {
         self.model.last.copy_from_slice(&last);
         let pages = self.model.pages();
         let expected: Vec<(u64, u32)> = pages.iter().map(|(lpid, made)| (*lpid, made.bytes as u32)).collect();
-        let found = self.ftl().list(0, usize::MAX);
+        let found = self.listed();
         if found != expected {
             let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
             return Err(format!(

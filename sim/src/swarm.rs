@@ -18,9 +18,9 @@ use openftl_media::Profile;
 use openftl_media::profile::{Cell, Programming};
 use openftl_parts::config::{Left, TRIM_STEP_ENTRIES};
 use openftl_parts::map::Width;
+use openftl_parts::map::cache::CachePolicy;
 use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
-use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::{CollectionScope, Config, PlacementName, RelocateBy, VictimPolicy};
 use openftl_zones::{Face, Limits, ZoneConfig};
@@ -178,6 +178,7 @@ impl Setting {
                 _ if drives == Drives::Pages => {
                     config.victim = PAGE_VICTIMS[seed as usize % PAGE_VICTIMS.len()];
                     config.host_frames = zones.one_of(&[300, 600]);
+                    config.map_memory = index_on_media(seed);
                     Kind::Pages { chunks: zones.between(50, 110) as u32 }
                 }
                 _ if drives == Drives::Files => segmented(&profile, &mut config, &mut zones),
@@ -235,6 +236,15 @@ impl Setting {
 /// How chunks with pages are cleaned, in turn.
 const PAGE_VICTIMS: [VictimPolicy; 3] =
     [VictimPolicy::Greedy, VictimPolicy::CostBenefit, VictimPolicy::MinimumDecliningCost];
+
+/// One store of pages of three has hardly any of its index in memory, in leaves of a few pages.
+fn index_on_media(seed: u64) -> Option<MapMemory> {
+    let mut dice = Dice::new((!seed).rotate_left(32));
+    let page = PageSize::of(dice.one_of(&[8, 12, 40, 1024]), Width::Narrow).expect("as many as a page may have");
+    let budget = MapBudget::BeyondLeast(dice.one_of(&[0, 2_000, 8_000]));
+    let policy = dice.one_of(CachePolicy::ALL);
+    (seed % 3 == 2).then_some(MapMemory { budget, policy, page })
+}
 
 fn profile(dice: &mut Dice) -> Profile {
     let mut profile = Profile::builtin("tiny").expect("a builtin profile");

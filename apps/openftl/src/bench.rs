@@ -18,7 +18,7 @@ use openftl_lab::load_spec::Model;
 use openftl_lab::trial::{Phase, View, WarmedUp};
 use openftl_lab::{Limit, LoadSpec, Measured, TrialError, WarmUp, theory};
 use openftl_media::Timing as MediaTiming;
-use openftl_parts::map::page_cache::CachePolicy;
+use openftl_parts::map::cache::CachePolicy;
 use openftl_parts::{BlockTarget, CollectionScope, PlacementName, VictimPolicy};
 use openftl_serving::flash::Flash;
 use serde::Serialize;

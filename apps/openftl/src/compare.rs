@@ -18,7 +18,7 @@ use openftl_core::units::ByteSize;
 use openftl_lab::figures::{Cell, Table};
 use openftl_lab::load_spec::Model;
 use openftl_lab::picture::{bar, thousands};
-use openftl_parts::map::page_cache::CachePolicy;
+use openftl_parts::map::cache::CachePolicy;
 use openftl_parts::{CollectionScope, PlacementName, PlacementStatistics, RelocateBy};
 use serde::Serialize;
 use std::fmt::Write;

@@ -111,7 +111,10 @@ impl BlockFtl {
 
     pub(crate) fn read(&mut self, tag: u64, first: u64, frames: &[Frame]) -> Result<(), IoError> {
         self.check_read_range(first, frames.len())?;
-        self.flash.statistics.host_blocks_read += frames.len() as u64;
+        // What a tenant has in the area is its own, and not the host's.
+        if first >= self.config.catalog_blocks.into() {
+            self.flash.statistics.host_blocks_read += frames.len() as u64;
+        }
         let mut gathered = Gathered::new(tag, None);
         self.flash.allowance.earn(frames.len());
         if matches!(self.map, Map::Paged(_)) {

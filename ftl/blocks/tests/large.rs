@@ -3,8 +3,8 @@
 use openftl_core::units::Share;
 use openftl_media::Profile;
 use openftl_parts::Config;
+use openftl_parts::map::cache::CachePolicy;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
-use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::map::{Width, directory::PageSize};
 use openftl_sim::played::Played;
 use openftl_sim::world::{World, config, profile};

@@ -1,8 +1,9 @@
 //! Verifying the pages of a drive: every one is read, and says that it is that page.
 
 use crate::drive::PageFtl;
-use crate::place::Place;
 use crate::reads::{ReadFor, Wanted};
+use crate::replaying::lost;
+use crate::request::{ListBreak, StoreTarget};
 use openftl_blocks::check::CheckReport;
 use openftl_core::Clock;
 use openftl_parts::open_error::OpenError;
@@ -12,6 +13,28 @@ use openftl_parts::target::Target;
 const READS: usize = 64;
 
 impl PageFtl {
+    /// Pages as [`StoreTarget::list`] gives them, with a wait for parts of the map.
+    ///
+    /// # Errors
+    /// If the device stops answering, or has lost a part of the map.
+    pub fn list_now(&mut self, from: u64, most: usize, clock: &mut dyn Clock) -> Result<Vec<(u64, u32)>, OpenError> {
+        let (mut found, mut done, mut next) = (Vec::new(), Vec::new(), from);
+        loop {
+            self.ftl.flash.now = self.ftl.flash.now.max(clock.now());
+            match self.list(next, most, &mut found) {
+                Ok(()) => break,
+                Err(ListBreak::Lost { from }) => {
+                    return Err(lost(format!("a piece of the map, with page {from}, cannot be read")));
+                }
+                Err(ListBreak::Waits { from }) => next = from,
+            }
+            clock.wait_until(self.ftl.next_due().ok_or(OpenError::Stopped)?);
+            self.poll(clock.now(), &mut done);
+        }
+        self.done.append(&mut done);
+        Ok(found)
+    }
+
     /// Verifies area and metadata as [`openftl_blocks::BlockFtl::check`] does, and each page. `progress` is told the blocks and pages done and
     /// in all. Nothing is written.
     ///
@@ -22,17 +45,14 @@ impl PageFtl {
         clock: &mut dyn Clock,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<CheckReport, OpenError> {
-        let all = self.pages.index.pages();
+        let all = self.pages();
         let mut report =
             self.ftl.check_beside(clock, &mut |done, blocks| progress(done, blocks + all), &mut self.pages)?;
         let area = u64::from(self.pages.layout.area_blocks());
         let (mut from, mut verified) = (Some(0), 0);
         while let Some(first) = from {
-            let some: Vec<(u64, Place)> = self.pages.index.pages_from(first).take(READS).collect();
+            let some = self.list_now(first, READS, clock)?;
             from = some.last().and_then(|(lpid, _)| lpid.checked_add(1));
-            if some.is_empty() {
-                break;
-            }
             for (lpid, _) in &some {
                 self.ftl.flash.now = self.ftl.flash.now.max(clock.now());
                 self.pages.begin_read(&mut self.ftl.flash, Wanted { tag: 0, lpid: *lpid, what: ReadFor::Check });
@@ -40,7 +60,7 @@ impl PageFtl {
             // The scrub may read all the time: that is not waited for.
             let mut done = Vec::new();
             self.poll(clock.now(), &mut done);
-            while !self.pages.reads.is_idle() {
+            while !(self.pages.reads.is_idle() && self.pages.leaf_reads.waiting.is_empty()) {
                 clock.wait_until(self.ftl.next_due().ok_or(OpenError::Stopped)?);
                 self.poll(clock.now(), &mut done);
             }

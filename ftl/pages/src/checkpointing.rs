@@ -12,9 +12,10 @@
 //! part of the log which the anchor will begin with.
 
 use crate::drive::PageFtl;
+use crate::index::NextToWrite;
 use crate::layout::{Anchor, SESSION_BLOCKS};
 use crate::pages::VERSIONS_RESERVED;
-use crate::place::{COUNT_MAX, Place};
+use crate::place::COUNT_MAX;
 use openftl_core::{BLOCK_BYTES, FrameForm};
 use openftl_parts::target::{Durability, Request};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -82,7 +83,12 @@ impl PageFtl {
     /// Goes on with the checkpoint. Returns whether anything was done.
     pub(crate) fn advance_checkpoint(&mut self) -> bool {
         match &mut self.checkpoint {
-            Checkpoint::Idle if self.pages.log.is_long() || self.pages.is_log_short(&self.ftl.flash) => {
+            Checkpoint::Idle
+                if !self.is_quiet
+                    && (self.pages.log.is_long()
+                        || self.pages.is_log_short(&self.ftl.flash)
+                        || self.pages.index.wants_checkpoint()) =>
+            {
                 self.begin_checkpoint();
                 true
             }
@@ -117,6 +123,7 @@ impl PageFtl {
             version: self.pages.next_version,
             capacity_grains: self.pages.capacity_grains,
             versions_end: self.pages.versions_end,
+            memory: self.pages.anchor.memory,
         };
         let leaves = self.pages.index.dirty_leaves();
         let session_block = |at: u32| {
@@ -156,35 +163,30 @@ impl PageFtl {
                 self.pages.before = None;
                 return true;
             };
-            let Some(next) = self.pages.index.next_to_write(first) else {
-                snapshot.leaves.remove(&first);
-                continue;
-            };
-            let end = self.pages.index.end_of(next.first);
-            let mut leaf = self.pages.index.leaf(next.first).clone();
             let before = self.pages.before.as_ref().expect("it is kept while leaves are written");
-            let changed = before.range(next.first..).take_while(|(lpid, _)| end.is_none_or(|end| **lpid < end));
-            let changed: Vec<(u64, Option<Place>)> = changed.map(|(lpid, place)| (*lpid, *place)).collect();
-            let has_changed = !changed.is_empty();
-            // What is not there makes room for what was.
-            let (gone, back): (Vec<_>, Vec<_>) = changed.into_iter().partition(|(_, place)| place.is_none());
-            for (lpid, place) in gone.into_iter().chain(back) {
-                leaf.set(lpid, place).expect("what was true a moment ago has room in a leaf");
-            }
+            let next = match self.pages.index.next_to_write(first, before) {
+                NextToWrite::Leaf(next) => next,
+                NextToWrite::None => {
+                    snapshot.leaves.remove(&first);
+                    continue;
+                }
+                NextToWrite::Missing => {
+                    let ahead: Vec<u64> = snapshot.leaves.iter().copied().take(self.pages.index.reads_max()).collect();
+                    self.pages.index.prefetch(&ahead);
+                    return has_acted;
+                }
+            };
             let slot = self.pages.layout.slot_block(next.slot);
-            let is_gone = next.is_gone && leaf.pages() == 0 && !has_changed;
-            let is_begun = if is_gone {
+            let write = if next.is_gone {
                 let trim = Request::Trim { first: slot, blocks: 1, durability: Durability::Volatile };
-                self.submit_area(trim).is_some()
+                self.submit_area(trim)
             } else {
                 let Some(frame) = self.ftl.flash.frames.acquire(FrameForm::Bytes) else { return has_acted };
-                leaf.write(self.ftl.flash.frames.bytes_mut(frame));
-                self.write_area(slot, &[frame]).is_some()
+                next.leaf.write(self.ftl.flash.frames.bytes_mut(frame));
+                self.write_area(slot, &[frame])
             };
-            if !is_begun {
-                return has_acted;
-            }
-            self.pages.index.written(next.first, is_gone, has_changed);
+            let Some(write) = write else { return has_acted };
+            self.pages.index.written(&next, write);
             if let Checkpoint::Writing(snapshot) = &mut self.checkpoint {
                 snapshot.leaves.remove(&next.first);
             }

@@ -9,6 +9,7 @@
 //! Pages are found by their headers, one behind the other; blocks say where the first page begins in them, so that a block that is lost costs the
 //! pages that reach into it, and no others.
 
+use crate::index::Looked;
 use crate::open_chunk::{Owner, Stream};
 use crate::pages::{Frontiers, PageChunk, Pages};
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place, grains_of};
@@ -29,7 +30,7 @@ impl Pages {
     /// Goes on with cleaning. Returns whether anything was done.
     pub(crate) fn clean(&mut self, flash: &mut Flash) -> bool {
         let mut has_acted = false;
-        while self.clean_step(flash) {
+        while !self.index.is_full_of_changes() && self.clean_step(flash) {
             has_acted = true;
         }
         has_acted
@@ -140,15 +141,19 @@ impl Pages {
             let Some(chunk) = self.choose_victim(flash) else { return false };
             let held = self.held_in(flash, chunk);
             let slack_grains_left = self.worth().saturating_sub(self.chunks[&chunk].live) / 2;
-            self.cleaning.at =
-                Some(Victim { chunk, held, grain: 0, slack_grains_left, window: None, refused_grains: None });
+            self.cleaning.at = Some(Victim {
+                chunk,
+                held,
+                grain: 0,
+                slack_grains_left,
+                window: None,
+                refused_grains: None,
+                left_from: 0,
+            });
             return true;
         };
         match &victim.window {
-            None if victim.grain >= self.chunk_grains || self.chunks[&victim.chunk].live == 0 => {
-                self.end_victim(flash);
-                true
-            }
+            None if victim.grain >= self.chunk_grains || self.chunks[&victim.chunk].live == 0 => self.end_victim(flash),
             None => self.read_window(flash),
             Some(window) if window.commands > 0 => false,
             Some(_) => self.take_window(flash),
@@ -220,7 +225,15 @@ impl Pages {
         let blocks = place.blocks(flash.format);
         let behind = grain + place.grains();
         let behind = if behind.div_ceil(GRAINS_PER_BLOCK) > block + 1 { next_head(block + 1) } else { behind };
-        let of_map = self.index.get(header.lpid) == Some(place);
+        let of_map = match self.index.look(header.lpid) {
+            Looked::At(there) => there == Some(place),
+            Looked::Missing(_) | Looked::Lost => {
+                self.look_ahead(flash, grain);
+                return false;
+            }
+        };
+        let victim = self.cleaning.at.as_ref().expect("a chunk is cleaned");
+        let window = victim.window.as_ref().expect("it was read");
         let is_held = victim.held.contains_key(&place);
         let is_live = of_map || is_held;
         if is_live && blocks.end > end && block > first {
@@ -267,6 +280,19 @@ impl Pages {
         true
     }
 
+    /// Has the leaves read that pages of the window from this grain on are in.
+    fn look_ahead(&mut self, flash: &Flash, mut grain: u32) {
+        let window = self.cleaning.at.as_ref().and_then(|victim| victim.window.as_ref()).expect("it was read");
+        for _ in 0..self.index.reads_max() {
+            let (block, within) = (grain / GRAINS_PER_BLOCK, (grain % GRAINS_PER_BLOCK) as usize * GRAIN_BYTES);
+            let frame = block.checked_sub(window.first).and_then(|at| window.frames.get(at as usize));
+            let header = frame.and_then(|frame| Header::read(&flash.frames.bytes(*frame)[within..]));
+            let Some(header) = header.filter(|header| header.kind == Kind::Page) else { return };
+            self.index.look(header.lpid);
+            grain += grains_of(header.bytes);
+        }
+    }
+
     /// A page of the map has moved, or is lost.
     fn move_page(&mut self, flash: &mut Flash, lpid: u64, from: Place, to: Option<Place>) {
         let Some(to) = to else { return self.lose(flash, lpid, from) };
@@ -301,16 +327,32 @@ impl Pages {
         self.kill(flash, place);
     }
 
-    /// All of the victim was looked at. Pages of it that are left are lost.
-    fn end_victim(&mut self, flash: &mut Flash) {
-        let Victim { chunk, .. } = self.cleaning.at.take().expect("a chunk is cleaned");
-        self.statistics.chunks_cleaned += 1;
+    /// All of the victim was looked at. Pages of it that are left are lost. Returns whether it got on: a leaf may be missing.
+    fn end_victim(&mut self, flash: &mut Flash) -> bool {
+        let Victim { chunk, left_from, .. } = *self.cleaning.at.as_ref().expect("a chunk is cleaned");
         if self.chunks[&chunk].live > 0 {
             let is_there = |place: Place| place != Place::LOST && place.chunk(flash.format) == chunk;
-            let left: Vec<(u64, Place)> = self.index.pages_from(0).filter(|(_, place)| is_there(*place)).collect();
+            let mut left = Vec::new();
+            let listed = self.index.list(left_from, &mut |lpid, place| {
+                left.extend(is_there(place).then_some((lpid, place)));
+                // Leaves that are to change are in memory until then.
+                left.is_empty()
+            });
+            let (next, is_missing) = match (left.last(), listed) {
+                (Some((lpid, _)), _) => (lpid.checked_add(1), false),
+                (None, Err((next, _))) => (Some(next), true),
+                (None, Ok(())) => (None, false),
+            };
             left.into_iter().for_each(|(lpid, place)| self.lose(flash, lpid, place));
+            if let Some(next) = next {
+                self.cleaning.at.as_mut().expect("a chunk is cleaned").left_from = next;
+                return !is_missing;
+            }
         }
+        self.cleaning.at = None;
+        self.statistics.chunks_cleaned += 1;
         self.doom_if_empty(flash, chunk);
         flash.stirred = true;
+        true
     }
 }

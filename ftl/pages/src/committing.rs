@@ -80,10 +80,18 @@ impl PageFtl {
         self.ftl.flash.stirred = true;
     }
 
+    /// Whether the map may change: there is room in the log for what is not in it yet, and in memory for leaves that are dirty.
+    pub(crate) fn may_change(&self) -> bool {
+        let (queue, log) = (&self.pages.queue, &self.pages.log);
+        !self.checkpoint.is_quiescing()
+            && queue.bytes() * QUEUE_SHARE < log.bytes()
+            && !self.pages.index.is_full_of_changes()
+    }
+
     /// Commits every batch whose turn it is. Returns whether there was one.
     pub(crate) fn commit_waiting(&mut self) -> bool {
         let mut has_acted = false;
-        while !self.checkpoint.is_quiescing() && self.pages.queue.bytes() * QUEUE_SHARE < self.pages.log.bytes() {
+        while self.may_change() {
             let ready = self.pages.sessions.all_mut().filter_map(|(number, state)| {
                 let next = state.last + 1;
                 state.batches.get(&next).and_then(|batch| batch.commit).map(|_| (number, next))
@@ -92,6 +100,9 @@ impl PageFtl {
             let turn = self.turn;
             let mut ready: Vec<(u32, u64)> = ready.collect();
             ready.sort_unstable_by_key(|(number, _)| (*number <= turn, *number));
+            if self.holding.is_some_and(|(session, wsn, _)| !ready.contains(&(session, wsn))) {
+                self.release_leaves();
+            }
             let committed = ready.into_iter().find(|(session, wsn)| self.try_commit(*session, *wsn).is_some());
             let Some((session, _)) = committed else { break };
             (self.turn, has_acted) = (session, true);
@@ -99,8 +110,11 @@ impl PageFtl {
         has_acted
     }
 
-    /// Commits a batch whose turn it is, or gives it up. `None`: a version is not known yet.
+    /// Commits a batch whose turn it is, or gives it up. `None`: a leaf or a version is not known yet.
     fn try_commit(&mut self, session: u32, wsn: u64) -> Option<()> {
+        if !self.holds_leaves(session, wsn) {
+            return None;
+        }
         let state = self.pages.sessions.get_mut(session).expect("it was just found");
         let conditions =
             state.batches[&wsn].changes.iter().filter_map(|change| Some((change.lpid, change.if_version?)));
@@ -110,11 +124,13 @@ impl PageFtl {
                 let state = self.pages.sessions.get_mut(session).expect("it was just found");
                 let batch = state.batches.remove(&wsn).expect("it was just found");
                 self.give_up_batch(batch, StoreError::Condition { lpid });
+                self.release_leaves();
                 return Some(());
             }
         }
         self.pages.reads.versions.clear();
         self.apply(session, wsn);
+        self.release_leaves();
         Some(())
     }
 

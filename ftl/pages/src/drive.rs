@@ -5,6 +5,7 @@
 
 use crate::checkpointing::{Checkpoint, Naming};
 use crate::error::{StoreError, expect_length};
+use crate::index::Looked;
 use crate::open_chunk::{Owner, Stream};
 use crate::pages::{PageStatistics, Pages};
 use crate::place::{GRAIN_BYTES, HEADER_BYTES, Header, Kind, Place, grains_of};
@@ -12,7 +13,7 @@ use crate::placing::LOG_RESERVE;
 use crate::queue::Mutation;
 use crate::reads::{ReadFor, Wanted};
 use crate::record::{CHANGE_BYTES, Record};
-use crate::request::{Change, Session, SessionId, StoreDone, StoreRequest, StoreTarget};
+use crate::request::{Change, ListBreak, Session, SessionId, StoreDone, StoreRequest, StoreTarget};
 use crate::session::{Batch, Staged};
 use openftl_blocks::block_ftl::{BlockFtl, ROUNDS_MAX};
 use openftl_core::checksum::Crc32c;
@@ -22,7 +23,7 @@ use openftl_parts::accounts::statistics::Statistics;
 use openftl_parts::target::{Done, Durability, IoError, Target, Vitals};
 use openftl_parts::words::ReadOnlyReason;
 use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Bound, Deref, DerefMut};
 
 /// Tags of the host are below this.
 pub const TAGS: u64 = 1 << 61;
@@ -31,6 +32,8 @@ pub const TAGS: u64 = 1 << 61;
 pub(crate) const OWN: u64 = 1 << 63;
 /// Of those, a flush.
 pub(crate) const OWN_FLUSH: u64 = OWN | 1 << 62;
+/// Of those, a read of the leaf in a slot.
+pub(crate) const OWN_LEAF: u64 = OWN | TAGS;
 
 /// Part of the log that mutations may take that are not in it yet.
 pub(crate) const QUEUE_SHARE: usize = 8;
@@ -60,10 +63,14 @@ pub struct PageFtl<M: ?Sized = dyn Media> {
     /// Writes of the area that are durable.
     pub(crate) durable_write: u64,
     pub(crate) checkpoint: Checkpoint,
+    /// Nothing is cleaned, and no checkpoint begins but the one that is waited for.
+    pub(crate) is_quiet: bool,
     /// The anchor is being written, and says more than it did.
     pub(crate) naming: Option<Naming>,
     /// A write of the area has failed: what is durable of the map is known no more.
     pub(crate) area_lost: Option<IoError>,
+    /// The batch whose leaves are held, or are to be: session, number, and how many of its changes have theirs.
+    pub(crate) holding: Option<(u32, u64, usize)>,
     /// The session whose batch was committed last: the others come first.
     pub(crate) turn: u32,
     pub(crate) done: Vec<StoreDone>,
@@ -98,8 +105,10 @@ impl<M: Media> PageFtl<M> {
             flushing: None,
             durable_write: 0,
             checkpoint: Checkpoint::Idle,
+            is_quiet: false,
             naming: None,
             area_lost: None,
+            holding: None,
             turn: 0,
             done: Vec::new(),
             ended: Vec::new(),
@@ -197,7 +206,7 @@ impl PageFtl {
         });
         format!(
             "{} pages, {} carried, {} of {} grains, {} free chunks, {} mutations wait, {} bytes gathered, {} groups ready, {}, wanted {}, durable {}, \
-             writes {}/{}/{}, {:?}, {} doomed, victim {:?}, {} reads wait, open {:?}; {}",
+             writes {}/{}/{}, {:?}, version {} of {}, naming {:?}, {} doomed, victim {:?}, {} reads wait, open {:?}; {}",
             pages.index.pages(),
             pages.carried.len(),
             pages.live_grains,
@@ -213,6 +222,9 @@ impl PageFtl {
             self.acknowledged,
             self.next_write,
             self.checkpoint,
+            pages.next_version,
+            pages.versions_end,
+            self.naming,
             pages.doomed.len(),
             pages.cleaning.victim(),
             pages.reads.waiting.len(),
@@ -233,6 +245,16 @@ impl PageFtl {
     #[must_use]
     pub fn batch_max(&self) -> usize {
         self.pages.log.bytes() / QUEUE_SHARE / CHANGE_BYTES
+    }
+
+    /// Where a page is. If its leaf is not in memory, that is read from now on.
+    pub(crate) fn look(&mut self, lpid: u64) -> Looked {
+        let looked = self.pages.index.look(lpid);
+        if matches!(looked, Looked::Missing(_)) {
+            self.read_leaves();
+            self.ftl.hand_over();
+        }
+        looked
     }
 
     /// Whether a page of so many grains can be put in place of `old`.
@@ -262,6 +284,9 @@ impl PageFtl {
             }
             return;
         }
+        if tag & OWN_LEAF == OWN_LEAF {
+            return self.leaf_read_ended((tag & !OWN_LEAF) as u32, result);
+        }
         if let Err(error) = result {
             self.area_lost = Some(error);
         }
@@ -270,6 +295,7 @@ impl PageFtl {
             self.acknowledged_early.swap_remove(next);
             self.acknowledged += 1;
         }
+        self.pages.index.writes_ended(self.acknowledged);
     }
 
     /// Nobody waits for what cannot be durable any more.
@@ -301,6 +327,7 @@ impl PageFtl {
         let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
         let mut has_acted = pages.begin_waiting(flash);
         pages.keep_frames(flash);
+        has_acted |= self.read_leaves();
         if self.ftl.read_only_reason().is_some() || self.area_lost.is_some() {
             return has_acted | self.fail_waiters();
         }
@@ -314,6 +341,7 @@ impl PageFtl {
         has_acted |= self.advance_checkpoint();
         has_acted |= self.name_ahead();
         has_acted |= self.begin_flush();
+        has_acted |= self.read_leaves();
         has_acted | self.pages.release_doomed(&mut self.ftl.flash)
     }
 
@@ -325,6 +353,7 @@ impl PageFtl {
         let is_waited_for = self.checkpoint.is_quiescing() || is_wanted || self.pages.log.is_written_again();
         let is_reading = self.pages.cleaning.at.as_ref().and_then(|victim| victim.window.as_ref());
         let is_at_rest = self.ftl.flash.units.under_way() == 0
+            && !self.pages.index.is_reading()
             && self.flushing.is_none()
             && self.acknowledged == self.next_write
             && is_reading.is_none_or(|window| window.commands == 0);
@@ -333,8 +362,8 @@ impl PageFtl {
 
     /// Cleans while that is needed, and has what waits for it become durable.
     fn make_room(&mut self) -> bool {
+        let may_clean = self.may_change() && !self.is_quiet;
         let (pages, flash) = (&mut self.pages, &mut self.ftl.flash);
-        let may_clean = !self.checkpoint.is_quiescing() && pages.queue.bytes() * QUEUE_SHARE < pages.log.bytes();
         let mut has_acted = may_clean && pages.clean(flash);
         if !pages.is_short(flash) {
             return has_acted;
@@ -422,12 +451,22 @@ impl StoreTarget for PageFtl {
             return Err(StoreError::BatchTooLong { most: self.batch_max() });
         }
         let (mut put, mut length, mut crc) = (None, 0, 0);
+        if let Change::Delete = change {
+            // It is to be in memory when the batch is committed.
+            self.look(lpid);
+        }
         if let Change::Put(pieces) = change {
             length = expect_length(lpid, pieces.iter().map(|piece| piece.len()).sum(), self.pages.page_bytes_max)?;
-            let old = self.pages.index.get(lpid);
-            self.expect_room(lpid, grains_of(length), old)?;
-            if old.is_none() && !self.pages.index.has_room(self.pages.staged + 1) {
-                return Err(StoreError::MapFull { slots: self.pages.layout.slots });
+            let looked = self.look(lpid);
+            let old = if let Looked::At(old) = looked { old } else { None };
+            let has_room = match self.expect_room(lpid, grains_of(length), old) {
+                Ok(()) if old.is_some() || self.pages.index.has_room(self.pages.staged + 1) => Ok(()),
+                Ok(()) => Err(StoreError::MapFull { slots: self.pages.layout.slots }),
+                Err(error) => Err(error),
+            };
+            match (has_room, looked) {
+                (Err(_), Looked::Missing(_)) => return Err(StoreError::Busy),
+                (has_room, _) => has_room?,
             }
             let version = self.pages.next_version;
             if self.pages.is_out_of_versions() {
@@ -504,15 +543,31 @@ impl StoreTarget for PageFtl {
         result
     }
 
-    fn list(&self, from: u64, most: usize) -> Vec<(u64, u32)> {
+    fn list(&mut self, from: u64, most: usize, found: &mut Vec<(u64, u32)>) -> Result<(), ListBreak> {
         let bytes = |place: Place| if place == Place::LOST { 0 } else { place.bytes() };
-        let placed = self.pages.index.pages_from(from).take(most).map(|(lpid, place)| (lpid, bytes(place)));
-        let carried = self.pages.carried.range(from..).take(most);
-        let mut found: Vec<(u64, u32)> =
-            placed.chain(carried.map(|(lpid, carried)| (*lpid, carried.bytes.len() as u32))).collect();
-        found.sort_unstable();
-        found.truncate(most);
-        found
+        let (before, room) = (found.len(), most.saturating_sub(found.len()));
+        let mut left = room;
+        let listed = self.pages.index.list(from, &mut |lpid, place| {
+            let has_room = left > 0;
+            if has_room {
+                found.push((lpid, bytes(place)));
+                left -= 1;
+            }
+            has_room
+        });
+        let end = listed.err().map_or(Bound::Unbounded, |(next, _)| Bound::Excluded(next));
+        let carried = self.pages.carried.range((Bound::Included(from), end)).take(room);
+        found.extend(carried.map(|(lpid, carried)| (*lpid, carried.bytes.len() as u32)));
+        found[before..].sort_unstable();
+        found.truncate(before + room);
+        let broken = listed.err().filter(|_| found.len() < before + room);
+        self.read_leaves();
+        self.ftl.hand_over();
+        match broken {
+            None => Ok(()),
+            Some((next, Looked::Lost)) => Err(ListBreak::Lost { from: next }),
+            Some((next, _)) => Err(ListBreak::Waits { from: next }),
+        }
     }
 }
 

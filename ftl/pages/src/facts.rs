@@ -1,6 +1,7 @@
 //! What is known of pages without reading any: for an FTL that is composed of a store of pages.
 
 use crate::drive::PageFtl;
+use crate::index::Sums;
 use crate::leaf::LEAF_PAGES_MAX;
 use crate::place::{GRAIN_BYTES, HEADER_BYTES, Place, grains_of};
 use std::ops::RangeInclusive;
@@ -21,27 +22,21 @@ pub struct PageContents {
     pub header_bytes: u64,
     /// Bytes that they leave of their last grains.
     pub grain_bytes: u64,
-    /// Blocks that they lie in, one by one: what reading all of them reads.
-    pub blocks: u64,
 }
 
 impl PageFtl {
-    /// What the pages add up to. It goes through the whole index.
+    /// What the pages add up to.
     #[must_use]
     pub fn contents(&self) -> PageContents {
-        let mut sum = PageContents::default();
-        let mut add = |bytes: u32, blocks: usize| {
-            sum.pages += 1;
-            sum.bytes += u64::from(bytes);
-            sum.header_bytes += HEADER_BYTES as u64;
-            let grains = grains_of(bytes) as usize * GRAIN_BYTES;
-            sum.grain_bytes += (grains - HEADER_BYTES) as u64 - u64::from(bytes);
-            sum.blocks += blocks as u64;
-        };
-        let placed = self.pages.index.pages_from(0).filter(|(_, place)| *place != Place::LOST);
-        placed.for_each(|(_, place)| add(place.bytes(), place.blocks(self.ftl.flash.format).len()));
-        self.pages.carried.values().for_each(|carried| add(carried.bytes.len() as u32, 0));
-        sum
+        let Sums { pages, lost, mut bytes, mut grains } = self.pages.index.sums();
+        let carried = self.pages.carried.values().map(|carried| carried.bytes.len() as u32);
+        for length in carried {
+            bytes += u64::from(length);
+            grains += u64::from(grains_of(length));
+        }
+        let pages = pages - lost + self.pages.carried.len() as u64;
+        let header_bytes = pages * HEADER_BYTES as u64;
+        PageContents { pages, bytes, header_bytes, grain_bytes: grains * GRAIN_BYTES as u64 - header_bytes - bytes }
     }
 
     /// Bytes of a page that is committed, if there is one; 0: the medium has lost it.

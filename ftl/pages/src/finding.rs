@@ -9,7 +9,7 @@ use crate::pages::{PageChunk, Pages};
 use crate::place::{Place, grains_of};
 use crate::replaying::{self, READ_BLOCKS, expect_place, lost};
 use openftl_blocks::block_ftl::BlockFtl;
-use openftl_core::{BLOCK_BYTES, ChunkId, Clock};
+use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId, Clock};
 use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::map;
 use openftl_parts::open_error::OpenError;
@@ -42,10 +42,11 @@ pub(crate) fn adopt(
     access: Access,
     clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
-    let (anchor, named) = read_area(ftl, pages, clock)?;
+    let mut live = LiveGrains::default();
+    let (anchor, named) = read_area(ftl, pages, &mut live, clock)?;
     pages.anchor = anchor;
-    let log = replaying::read(ftl, pages, anchor, &named, clock)?;
-    let live = live_chunks(ftl, pages)?;
+    let log = replaying::read(ftl, pages, anchor, &named, &mut live, clock)?;
+    let live = live.chunks();
     let format = ftl.flash.format;
     for chunk in live.keys() {
         let is_there = pages.coming_and_going.is_found(*chunk) && !log.has(format, *chunk);
@@ -61,7 +62,7 @@ pub(crate) fn adopt(
     }
     let needed = log.needed();
     pages.carried = replaying::take(ftl, pages, log, &named, access);
-    take_chunks(ftl, pages, live, access);
+    take_chunks(ftl, pages, live, access, clock)?;
     if access != Access::Inspect {
         replaying::release_found(ftl, pages, &needed);
     }
@@ -78,6 +79,7 @@ pub(crate) fn adopt(
 fn read_area(
     ftl: &mut BlockFtl,
     pages: &mut Pages,
+    live: &mut LiveGrains,
     clock: &mut dyn Clock,
 ) -> Result<(Anchor, Vec<ChunkId>), OpenError> {
     let mut anchor = None;
@@ -96,6 +98,7 @@ fn read_area(
         });
     };
     (pages.capacity_grains, pages.next_version) = (anchor.capacity_grains, anchor.version);
+    pages.index = Index::new(pages.layout.slots, pages.leaf_pages, pages.index_memory(anchor.memory)?);
     let sessions: Vec<u64> = session_blocks().filter(|block| is_mapped(ftl, *block)).collect();
     read(ftl, pages, &sessions, clock, |block, bytes, pages| {
         pages.sessions.read(block as u32 - 1, bytes);
@@ -104,15 +107,92 @@ fn read_area(
     let slots = pages.layout.slots;
     let first = pages.layout.slot_block(0);
     let leaves: Vec<u64> = (first..first + u64::from(slots)).filter(|block| is_mapped(ftl, *block)).collect();
-    let mut found = Vec::new();
-    read(ftl, pages, &leaves, clock, |block, bytes, _| {
-        let leaf =
-            Leaf::read(bytes).ok_or_else(|| lost(format!("block {block} of the area is no piece of the map")))?;
-        found.push(((block - first) as u32, leaf));
-        Ok(())
+    let geometry = ftl.flash.geometry;
+    // The first and the last number of each.
+    let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+    read(ftl, pages, &leaves, clock, |block, bytes, pages| {
+        let leaf = Leaf::read(bytes, pages.leaf_pages);
+        let leaf = leaf.ok_or_else(|| lost(format!("block {block} of the area is no piece of the map")))?;
+        let from = leaf.first();
+        for (lpid, place) in leaf.pages_from(from) {
+            expect_place(&geometry, lpid, place)?;
+            live.add(geometry.format(), Some(place));
+            ends.insert(from, lpid);
+        }
+        let is_new = pages.index.found((block - first) as u32, leaf);
+        is_new.then_some(()).ok_or_else(|| lost(format!("two pieces of the map have pages from {from} on")))
     })?;
-    pages.index = Index::from_media(slots, found);
+    pages.index.all_found();
+    cut_leaves(ftl, pages, &ends, live, clock)?;
     Ok((anchor, log))
+}
+
+/// Power went between the write of a leaf and that of the one that it took a part of: this one still has it on media.
+fn cut_leaves(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    ends: &BTreeMap<u64, u64>,
+    live: &mut LiveGrains,
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
+    for (first, last) in ends {
+        if pages.index.end_of(*first).is_none_or(|end| *last < end) {
+            continue;
+        }
+        hold(ftl, pages, [*first], clock)?;
+        for place in pages.index.cut(*first) {
+            live.take(ftl.flash.format, Some(place));
+        }
+        pages.index.release();
+    }
+    Ok(())
+}
+
+/// Has the leaves of these pages read that are not in memory, and keeps them there until [`Index::release`].
+pub(crate) fn hold(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    lpids: impl IntoIterator<Item = u64>,
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
+    let mut missing: Vec<u64> = lpids.into_iter().filter(|lpid| !pages.index.hold(*lpid)).collect();
+    while !missing.is_empty() {
+        let (first, reads) = (pages.layout.slot_block(0), pages.index.reads_max());
+        let slots = std::iter::from_fn(|| pages.index.next_to_read()).take(reads);
+        let blocks: Vec<u64> = slots.map(|slot| first + u64::from(slot)).collect();
+        read(ftl, pages, &blocks, clock, |block, bytes, pages| {
+            let is_there = pages.index.read((block - first) as u32, Some(bytes));
+            is_there.then_some(()).ok_or_else(|| lost(format!("block {block} of the area is no piece of the map")))
+        })?;
+        missing.retain(|lpid| !pages.index.hold(*lpid));
+    }
+    Ok(())
+}
+
+/// Grains of pages that the map has, by their chunks.
+#[derive(Default)]
+pub(crate) struct LiveGrains(BTreeMap<ChunkId, u32>);
+
+impl LiveGrains {
+    /// A page is at `place`.
+    pub(crate) fn add(&mut self, format: AddressFormat, place: Option<Place>) {
+        if let Some(place) = place.filter(|place| *place != Place::LOST) {
+            *self.0.entry(place.chunk(format)).or_default() += place.grains();
+        }
+    }
+
+    /// A page that was there is not any more.
+    pub(crate) fn take(&mut self, format: AddressFormat, place: Option<Place>) {
+        if let Some(place) = place.filter(|place| *place != Place::LOST) {
+            *self.0.get_mut(&place.chunk(format)).expect("a page there was added") -= place.grains();
+        }
+    }
+
+    /// Those with any.
+    fn chunks(mut self) -> BTreeMap<ChunkId, u32> {
+        self.0.retain(|_, grains| *grains > 0);
+        self.0
+    }
 }
 
 /// Blocks of the area that have what is known of sessions.
@@ -124,18 +204,27 @@ pub(crate) fn is_mapped(ftl: &BlockFtl, block: u64) -> bool {
     ftl.place(block) != Some(map::Place::Unmapped)
 }
 
-/// Chunks that have pages by the map, and how many grains of these.
+/// Chunks that have pages by a map that is whole, and how many grains of these.
 pub(crate) fn live_chunks(ftl: &BlockFtl, pages: &Pages) -> Result<BTreeMap<ChunkId, u32>, OpenError> {
-    let mut live: BTreeMap<ChunkId, u32> = BTreeMap::new();
-    for (lpid, place) in pages.index.pages_from(0).filter(|(_, place)| *place != Place::LOST) {
-        expect_place(&ftl.flash, lpid, place)?;
-        *live.entry(place.chunk(ftl.flash.format)).or_default() += place.grains();
+    let mut live = LiveGrains::default();
+    for (lpid, place) in pages.index.pages_from(0) {
+        expect_place(&ftl.flash.geometry, lpid, place)?;
+        live.add(ftl.flash.format, Some(place));
     }
-    Ok(live)
+    Ok(live.chunks())
 }
 
 /// Chunks with pages are the store's, and are written on where they were left.
-pub(crate) fn take_chunks(ftl: &mut BlockFtl, pages: &mut Pages, live: BTreeMap<ChunkId, u32>, access: Access) {
+///
+/// # Errors
+/// If a chunk is gone, and the map cannot be read to find what was there.
+pub(crate) fn take_chunks(
+    ftl: &mut BlockFtl,
+    pages: &mut Pages,
+    live: BTreeMap<ChunkId, u32>,
+    access: Access,
+    clock: &mut dyn Clock,
+) -> Result<(), OpenError> {
     let format = ftl.flash.format;
     let mut gone = Vec::new();
     for (chunk, live) in live {
@@ -158,10 +247,19 @@ pub(crate) fn take_chunks(ftl: &mut BlockFtl, pages: &mut Pages, live: BTreeMap<
         }
     }
     // The medium has lost the chunk, with all it had.
-    if !gone.is_empty() {
-        let is_gone = |place: Place| place != Place::LOST && gone.contains(&place.chunk(format));
-        let left: Vec<u64> =
-            pages.index.pages_from(0).filter(|(_, place)| is_gone(*place)).map(|(lpid, _)| lpid).collect();
+    let is_gone = |place: Place| place != Place::LOST && gone.contains(&place.chunk(format));
+    let mut from = Some(0).filter(|_| !gone.is_empty());
+    while let Some(next) = from {
+        hold(ftl, pages, [next], clock)?;
+        from = pages.index.end_of(next);
+        let mut left = Vec::new();
+        _ = pages.index.list(next, &mut |lpid, place| {
+            let is_here = from.is_none_or(|end| lpid < end);
+            left.extend((is_here && is_gone(place)).then_some(lpid));
+            is_here
+        });
         left.into_iter().for_each(|lpid| _ = pages.index.set(lpid, Some(Place::LOST)));
+        pages.index.release();
     }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::checkpointing::Checkpoint;
 use crate::drive::PageFtl;
 use crate::finding;
+use crate::index::Index;
 use crate::pages::Pages;
 use crate::place::{OWN_BYTES_MAX, PAGE_BYTES_MAX, Place};
 use crate::repairing;
@@ -88,6 +89,7 @@ impl<M: Media> Ftl for PageFtl<M> {
 
     /// Batches that are not committed are given up.
     fn close(mut self, clock: &mut dyn Clock) -> Result<M, OpenError> {
+        self.is_quiet = true;
         self.checkpoint_now(clock)?;
         let is_all_durable = self.pages.durable >= self.pages.queue.last();
         if let Some(reason) = self.ftl.read_only_reason().filter(|_| !is_all_durable) {
@@ -124,11 +126,17 @@ impl<M: Media> PageFtl<M> {
         for found in chunks.all().filter(|found| found.state != ChunkState::Offline) {
             good[format.group_of(format.pu_of(found.chunk)) as usize] += 1;
         }
-        let (layout, capacity, mut config) = pages_for(&geometry, &good, &config)?;
-        config.tenant.kind = purpose.kind();
-        config.tenant.more = if config.cross_blocks { 0 } else { TenantNote::WHOLE_BLOCKS };
+        let (layout, capacity, mut below) = pages_for(&geometry, &good, &config)?;
+        below.tenant.kind = purpose.kind();
+        let notes = [
+            (!config.cross_blocks, TenantNote::WHOLE_BLOCKS),
+            (config.map_memory.is_some(), TenantNote::INDEX_ON_MEDIA),
+        ];
+        below.tenant.more = notes.into_iter().filter(|(is_said, _)| *is_said).map(|(_, note)| note).sum();
         let mut pages = Pages::new(&geometry, layout, purpose.page_bytes_max(&geometry), capacity, &config);
-        let mut ftl = BlockFtl::format_beside(media, config, clock, &mut pages)?;
+        pages.anchor.memory = pages.index_memory(None)?;
+        pages.index = Index::new(layout.slots, pages.leaf_pages, pages.anchor.memory);
+        let mut ftl = BlockFtl::format_beside(media, below, clock, &mut pages)?;
         pages.release_found(&mut ftl.flash);
         pages.keep_frames(&mut ftl.flash);
         let mut drive = PageFtl::new(ftl, pages);
@@ -153,6 +161,7 @@ impl<M: Media> PageFtl<M> {
         let mut config = config.beside(note(&LEAST), LEAST.area_blocks());
         config.tenant.kind = purpose.kind();
         let mut pages = Pages::new(&geometry, LEAST, purpose.page_bytes_max(&geometry), 0, &config);
+        config.map_memory = None;
         let find = |ftl: &mut BlockFtl, pages: &mut Pages, clock: &mut dyn Clock| {
             pages.keep_frames(&mut ftl.flash);
             let adopted = match (ftl.recovery_report().repair.is_some(), repairing::is_rebuilding(ftl)) {
@@ -296,6 +305,7 @@ impl PageFtl {
     fn checkpoint_now(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
         let mut done = Vec::new();
         let mut has_begun = false;
+        let was_quiet = std::mem::replace(&mut self.is_quiet, true);
         while self.expect_writable().is_ok() {
             if matches!(self.checkpoint, Checkpoint::Idle) {
                 if has_begun {
@@ -309,6 +319,7 @@ impl PageFtl {
                 clock.wait_until(self.ftl.next_due().ok_or(OpenError::Stopped)?);
             }
         }
+        self.is_quiet = was_quiet;
         self.done.append(&mut done);
         Ok(())
     }

@@ -6,34 +6,46 @@
 //!       │ slot 4               │ slot 0         │ no slot yet      blocks of the area that have them on media
 //! ```
 //!
-//! All of it is in memory: eight bytes for each page where pages are numbered without gaps, ten to twelve where they are near each other. A leaf that has changed is *dirty* until a
-//! checkpoint writes it to its block. A leaf that took a part of another one is written before that: so no page is ever in none of them. Where
-//! two of them have a page on media, the one that was split off is right.
+//! A leaf takes eight bytes for each page where pages are numbered without gaps, ten to twelve where they are near each other. A leaf that took a part of
+//! another one is written before that: so no page is ever in none of them. Where two of them have a page on media, the one that was split off is right.
+//!
+//! All leaves are in memory (`whole_index`), or as many as there is memory for (`demand_index`): who asks for a page then may learn that its leaf is
+//! [missing](Looked::Missing), and asks again when that has been read.
 
+use crate::demand_index::{DemandIndex, least_bytes};
 use crate::leaf::Leaf;
 use crate::place::Place;
+use crate::whole_index::WholeIndex;
+use openftl_core::BLOCK_BYTES;
+use openftl_parts::map::cache::CachePolicy;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The fewest pages that one half of a leaf that is split has.
-const HALF_PAGES_MIN: usize = 127;
-
-struct Held {
-    leaf: Leaf,
-    /// Its block, among those for leaves.
-    slot: Option<u32>,
-    /// Leaves that took a part of it.
-    split_off: Vec<u64>,
-    /// It took a part of another one, and was not written since.
-    is_new: bool,
+/// What the index may take of the memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexMemory {
+    /// Bytes, all counted.
+    pub bytes: u64,
+    /// Which leaves stay.
+    pub policy: CachePolicy,
 }
 
-/// See the module.
-pub struct Index {
-    leaves: BTreeMap<u64, Held>,
-    dirty: BTreeSet<u64>,
-    free_slots: Vec<u32>,
-    slots: u32,
-    pages: u64,
+impl IndexMemory {
+    /// The least that an index with so many slots takes, whose leaves have so many pages at most.
+    #[must_use]
+    pub fn least(slots: u32, policy: CachePolicy, leaf_pages: usize) -> u64 {
+        least_bytes(slots, policy, leaf_pages)
+    }
+}
+
+/// What the index says of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Looked {
+    /// It is there, or nowhere.
+    At(Option<Place>),
+    /// That is in the leaf of this slot, which is not in memory, and will be read.
+    Missing(u32),
+    /// The medium has lost that leaf.
+    Lost,
 }
 
 /// A leaf that is to be written, to which block.
@@ -42,261 +54,338 @@ pub struct LeafToWrite {
     pub first: u64,
     /// Its block, among those for leaves.
     pub slot: u32,
+    /// As it is to be written.
+    pub leaf: Leaf,
     /// It has nothing, and the block is to be given back.
     pub is_gone: bool,
+    /// It has changes that do not count yet.
+    pub stays_dirty: bool,
+}
+
+/// What is to be written so that a leaf is.
+pub enum NextToWrite {
+    /// Nothing.
+    None,
+    /// The leaf has to be read before.
+    Missing,
+    /// This one. If it is another one, that leaf comes later.
+    Leaf(LeafToWrite),
+}
+
+/// What pages add up to.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Sums {
+    /// Pages that are somewhere, or lost.
+    pub pages: u64,
+    /// Of these, those that are lost.
+    pub lost: u64,
+    /// Bytes of those that are somewhere.
+    pub bytes: u64,
+    /// Grains that these take.
+    pub grains: u64,
+}
+
+impl Sums {
+    fn add(&mut self, place: Option<Place>) {
+        let Some(place) = place else { return };
+        self.pages += 1;
+        if place == Place::LOST {
+            self.lost += 1;
+        } else {
+            self.bytes += u64::from(place.bytes());
+            self.grains += u64::from(place.grains());
+        }
+    }
+
+    fn take(&mut self, place: Option<Place>) {
+        let Some(place) = place else { return };
+        self.pages -= 1;
+        if place == Place::LOST {
+            self.lost -= 1;
+        } else {
+            self.bytes -= u64::from(place.bytes());
+            self.grains -= u64::from(place.grains());
+        }
+    }
+}
+
+enum Kind {
+    Whole(WholeIndex),
+    OnDemand(Box<DemandIndex>),
+}
+
+/// Calls a method of either.
+macro_rules! of_either {
+    ($self:ident, $index:ident => $call:expr) => {
+        match &$self.kind {
+            Kind::Whole($index) => $call,
+            Kind::OnDemand($index) => $call,
+        }
+    };
+    (mut $self:ident, $index:ident => $call:expr) => {
+        match &mut $self.kind {
+            Kind::Whole($index) => $call,
+            Kind::OnDemand($index) => $call,
+        }
+    };
+}
+
+/// See the module.
+pub struct Index {
+    kind: Kind,
+    sums: Sums,
 }
 
 impl Index {
-    /// One without pages, with room for so many leaves on media.
+    /// One without pages, with room for so many leaves on media, each with so many pages at most, and with so much memory, or all that it needs.
     #[must_use]
-    pub fn new(slots: u32) -> Index {
-        let root = Held { leaf: Leaf::new(0), slot: None, split_off: Vec::new(), is_new: false };
-        Index {
-            leaves: BTreeMap::from([(0, root)]),
-            dirty: BTreeSet::new(),
-            free_slots: (0..slots).rev().collect(),
-            slots,
-            pages: 0,
+    pub fn new(slots: u32, leaf_pages: usize, memory: Option<IndexMemory>) -> Index {
+        let kind = match memory {
+            None => Kind::Whole(WholeIndex::new(slots, leaf_pages)),
+            Some(memory) => Kind::OnDemand(Box::new(DemandIndex::new(slots, leaf_pages, memory))),
+        };
+        Index { kind, sums: Sums::default() }
+    }
+
+    /// One without pages, all in memory, whose leaves take these slots only when there are no others.
+    #[must_use]
+    pub fn new_beside(slots: u32, leaf_pages: usize, taken: &BTreeSet<u32>) -> Index {
+        let mut index = WholeIndex::new(slots, leaf_pages);
+        index.take_last(taken);
+        Index { kind: Kind::Whole(index), sums: Sums::default() }
+    }
+
+    fn whole(&self) -> &WholeIndex {
+        match &self.kind {
+            Kind::Whole(index) => index,
+            Kind::OnDemand(_) => panic!("the index is not all in memory"),
         }
     }
 
-    /// One without pages, whose leaves take these slots only when there are no others.
+    /// Whether all leaves are in memory.
     #[must_use]
-    pub fn new_beside(slots: u32, taken: &BTreeSet<u32>) -> Index {
-        let mut index = Index::new(slots);
-        index.free_slots.sort_by_key(|slot| (!taken.contains(slot), u32::MAX - slot));
-        index
+    pub fn is_whole(&self) -> bool {
+        matches!(self.kind, Kind::Whole(_))
     }
 
-    /// Whether a leaf has this slot.
+    /// Whether a leaf of an index that is whole has this slot.
+    ///
+    /// # Panics
+    /// If it is not.
     #[must_use]
     pub fn has_slot(&self, slot: u32) -> bool {
-        self.leaves.values().any(|held| held.slot == Some(slot))
+        self.whole().has_slot(slot)
     }
 
-    /// From leaves that were found on media, each in its slot.
+    /// A leaf is found on media, in this slot. [`Index::all_found`] ends it. Returns false if another one begins with the same number.
     #[must_use]
-    pub fn from_media(slots: u32, found: Vec<(u32, Leaf)>) -> Index {
-        let mut index = Index::new(slots);
-        let taken: BTreeSet<u32> = found.iter().map(|(slot, _)| *slot).collect();
-        index.free_slots.retain(|slot| !taken.contains(slot));
-        for (slot, leaf) in found {
-            index.leaves.insert(leaf.first(), Held { leaf, slot: Some(slot), split_off: Vec::new(), is_new: false });
+    pub fn found(&mut self, slot: u32, leaf: Leaf) -> bool {
+        let mut sums = self.sums;
+        leaf.pages_from(leaf.first()).for_each(|(_, place)| sums.add(Some(place)));
+        let is_new = of_either!(mut self, index => index.found(slot, leaf));
+        if is_new {
+            self.sums = sums;
         }
-        // What was split off is newer than what it was split from.
-        let ends: Vec<(u64, u64)> = index.leaves.keys().copied().zip(index.leaves.keys().copied().skip(1)).collect();
-        for (first, end) in ends {
-            index.leaves.get_mut(&first).expect("it was just listed").leaf.end_before(end);
-        }
-        index.pages = index.leaves.values().map(|held| held.leaf.pages() as u64).sum();
-        index
+        is_new
     }
 
-    /// Whether every leaf has room on media.
+    /// All leaves that there are have been found.
+    pub fn all_found(&mut self) {
+        of_either!(mut self, index => index.all_found());
+    }
+
+    /// The medium has pages of leaf `first`, which is in memory, from where the next one begins: what was split off is newer. The leaf is dirty, so that
+    /// they do not come back when the next one is no more. Gives their places.
+    pub fn cut(&mut self, first: u64) -> Vec<Place> {
+        let gone = of_either!(mut self, index => index.cut(first));
+        gone.iter().for_each(|place| self.sums.take(Some(*place)));
+        gone
+    }
+
+    /// Whether every leaf of an index that is whole has room on media.
+    ///
+    /// # Panics
+    /// If it is not whole.
     #[must_use]
     pub fn fits(&self) -> bool {
-        self.leaves.len() <= self.slots as usize
+        self.whole().fits()
     }
 
-    /// Pages that are somewhere.
+    /// Pages that are somewhere, or lost.
     #[must_use]
     pub fn pages(&self) -> u64 {
-        self.pages
+        self.sums.pages
+    }
+
+    /// What they add up to.
+    #[must_use]
+    pub fn sums(&self) -> Sums {
+        self.sums
     }
 
     /// Bytes of memory that it takes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.leaves.values().map(|held| (held.leaf.bytes() + size_of::<(u64, Held)>()) as u64).sum()
-    }
-
-    fn leaf_of(&self, lpid: u64) -> &Held {
-        self.leaves.range(..=lpid).next_back().expect("the first leaf begins with 0").1
+        of_either!(self, index => index.bytes())
     }
 
     /// Where page `lpid` is.
+    #[inline]
+    pub fn look(&mut self, lpid: u64) -> Looked {
+        match &mut self.kind {
+            Kind::Whole(index) => Looked::At(index.get(lpid)),
+            Kind::OnDemand(index) => index.look(lpid),
+        }
+    }
+
+    /// Where page `lpid` is, which has changed since a checkpoint began, or whose leaf is held.
+    ///
+    /// # Panics
+    /// If its leaf is not in memory.
     #[must_use]
     pub fn get(&self, lpid: u64) -> Option<Place> {
-        self.leaf_of(lpid).leaf.get(lpid)
+        of_either!(self, index => index.get(lpid))
+    }
+
+    /// The leaf of page `lpid` stays in memory until [`Index::release`]. Returns false if it is to be read before.
+    pub fn hold(&mut self, lpid: u64) -> bool {
+        match &mut self.kind {
+            Kind::Whole(_) => true,
+            Kind::OnDemand(index) => index.hold(lpid),
+        }
+    }
+
+    /// Leaves that were held stay no more.
+    pub fn release(&mut self) {
+        if let Kind::OnDemand(index) = &mut self.kind {
+            index.release();
+        }
+    }
+
+    /// Reads of leaves that there may be at a time.
+    #[must_use]
+    pub fn reads_max(&self) -> usize {
+        if let Kind::OnDemand(index) = &self.kind { index.reads_max() } else { 0 }
+    }
+
+    /// The slot of the next leaf to read.
+    pub fn next_to_read(&mut self) -> Option<u32> {
+        if let Kind::OnDemand(index) = &mut self.kind { index.next_to_read() } else { None }
+    }
+
+    /// Whether any leaf is to be read, or is being read.
+    #[must_use]
+    pub fn is_reading(&self) -> bool {
+        if let Kind::OnDemand(index) = &self.kind { index.is_reading() } else { false }
+    }
+
+    /// The leaf of a slot was read; `None`: it cannot be. Returns whether it is there.
+    pub fn read(&mut self, slot: u32, block: Option<&[u8; BLOCK_BYTES]>) -> bool {
+        if let Kind::OnDemand(index) = &mut self.kind { index.read(slot, block) } else { false }
+    }
+
+    /// Has leaves read, by their first numbers, as far as they are not in memory.
+    pub fn prefetch(&mut self, firsts: &[u64]) {
+        if let Kind::OnDemand(index) = &mut self.kind {
+            index.prefetch(firsts);
+        }
     }
 
     /// Page `lpid` is at `place` from now on, or nowhere. Returns where it was.
+    ///
+    /// # Panics
+    /// If its leaf is not in memory.
     pub fn set(&mut self, lpid: u64, place: Option<Place>) -> Option<Place> {
-        loop {
-            let (first, held) = self.leaves.range_mut(..=lpid).next_back().expect("the first leaf begins with 0");
-            let first = *first;
-            match held.leaf.set(lpid, place) {
-                Ok(old) => {
-                    if old != place {
-                        self.dirty.insert(first);
-                    }
-                    self.pages = self.pages + u64::from(place.is_some()) - u64::from(old.is_some());
-                    return old;
-                }
-                Err(behind) => {
-                    held.split_off.push(behind.first());
-                    self.dirty.extend([first, behind.first()]);
-                    let (first, split_off) = (behind.first(), Vec::new());
-                    self.leaves.insert(first, Held { leaf: behind, slot: None, split_off, is_new: true });
-                }
-            }
-        }
+        let old = of_either!(mut self, index => index.set(lpid, place));
+        self.sums.add(place);
+        self.sums.take(old);
+        old
     }
 
     /// Whether so many pages with new numbers have room on media, whatever their numbers are.
     #[must_use]
     pub fn has_room(&self, pages: usize) -> bool {
-        let leaves = self.leaves.len();
-        leaves + pages.min(leaves) + pages / HALF_PAGES_MIN < self.slots as usize
+        of_either!(self, index => index.has_room(pages))
     }
 
-    /// Pages and their places from `lpid` on, in the order of their numbers.
+    /// Pages and their places from `lpid` on, in the order of their numbers, of an index that is whole.
+    ///
+    /// # Panics
+    /// If it is not.
     pub fn pages_from(&self, lpid: u64) -> impl Iterator<Item = (u64, Place)> + '_ {
-        let first = self.leaf_of(lpid).leaf.first();
-        self.leaves.range(first..).flat_map(move |(_, held)| held.leaf.pages_from(lpid))
+        self.whole().pages_from(lpid)
+    }
+
+    /// Shows `take` pages from `lpid` on with their places, in the order of their numbers, while it asks for more.
+    ///
+    /// # Errors
+    /// A leaf is missing, or lost: the number from which on to ask, which was not shown.
+    pub fn list(&mut self, lpid: u64, take: &mut dyn FnMut(u64, Place) -> bool) -> Result<(), (u64, Looked)> {
+        match &mut self.kind {
+            Kind::Whole(index) => _ = index.pages_from(lpid).all(|(lpid, place)| take(lpid, place)),
+            Kind::OnDemand(index) => {
+                let mut from = Some(lpid);
+                while let Some(next) = from {
+                    from = index.list_leaf(next, take).map_err(|looked| (next, looked))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Leaves that are dirty.
     #[must_use]
     pub fn dirty(&self) -> usize {
-        self.dirty.len()
+        of_either!(self, index => index.dirty())
     }
 
-    /// Leaves that are dirty now.
+    /// Leaves that are dirty now, by their first numbers.
     #[must_use]
     pub fn dirty_leaves(&self) -> BTreeSet<u64> {
-        self.dirty.clone()
+        of_either!(self, index => index.dirty_leaves())
     }
 
-    /// The leaf that has to be written first so that leaf `first` can be, or that one. `None`: it is not dirty.
+    /// Whether so much has changed that a checkpoint is due.
+    #[must_use]
+    pub fn wants_checkpoint(&self) -> bool {
+        if let Kind::OnDemand(index) = &self.kind { index.wants_checkpoint() } else { false }
+    }
+
+    /// Whether so much has that nothing more is to change before leaves were written.
+    #[must_use]
+    pub fn is_full_of_changes(&self) -> bool {
+        if let Kind::OnDemand(index) = &self.kind { index.is_full_of_changes() } else { false }
+    }
+
+    /// What is to be written next so that leaf `first` is, as it was before these changes.
     ///
     /// # Panics
     /// If there are more leaves than slots: [`Index::has_room`].
-    pub fn next_to_write(&mut self, first: u64) -> Option<LeafToWrite> {
-        let mut first = first;
-        while let Some(child) = self.leaves.get(&first)?.split_off.last().copied() {
-            if self.leaves.get(&child).is_some_and(|child| child.is_new) {
-                first = child;
-            } else {
-                self.leaves.get_mut(&first).expect("it was just looked at").split_off.pop();
-            }
-        }
-        if !self.dirty.contains(&first) {
-            return None;
-        }
-        let held = self.leaves.get_mut(&first).expect("it was just looked at");
-        let is_gone = held.leaf.pages() == 0 && first > 0;
-        let slot = *held.slot.get_or_insert_with(|| self.free_slots.pop().expect("there are enough slots"));
-        Some(LeafToWrite { first, slot, is_gone })
+    pub fn next_to_write(&mut self, first: u64, before: &BTreeMap<u64, Option<Place>>) -> NextToWrite {
+        of_either!(mut self, index => index.next_to_write(first, before))
     }
 
-    /// The leaf as it is.
-    ///
-    /// # Panics
-    /// If there is none.
+    /// The leaf that was to be written next is on its way to the medium, by this write.
+    pub fn written(&mut self, written: &LeafToWrite, write: u64) {
+        match &mut self.kind {
+            Kind::Whole(index) => index.written(written),
+            Kind::OnDemand(index) => index.written(written, write),
+        }
+    }
+
+    /// All writes up to this one have ended.
+    pub fn writes_ended(&mut self, last: u64) {
+        if let Kind::OnDemand(index) = &mut self.kind {
+            index.writes_ended(last);
+        }
+    }
+
+    /// The number behind the last one that the leaf of page `lpid` may have; `None`: there is no leaf behind it.
     #[must_use]
-    pub fn leaf(&self, first: u64) -> &Leaf {
-        &self.leaves[&first].leaf
-    }
-
-    /// The number behind the last one that leaf `first` may have; `None`: there is no leaf behind it.
-    #[must_use]
-    pub fn end_of(&self, first: u64) -> Option<u64> {
-        self.leaves.range(first + 1..).next().map(|(end, _)| *end)
-    }
-
-    /// The leaf is on its way to the medium as it is; if `is_gone`, its block is given back. One that has changes that do not count yet stays
-    /// dirty.
-    pub fn written(&mut self, first: u64, is_gone: bool, stays_dirty: bool) {
-        if !stays_dirty {
-            self.dirty.remove(&first);
-        }
-        self.leaves.get_mut(&first).expect("it was written").is_new = false;
-        if is_gone {
-            let gone = self.leaves.remove(&first).expect("it was written");
-            self.free_slots.extend(gone.slot);
-        }
+    pub fn end_of(&self, lpid: u64) -> Option<u64> {
+        of_either!(self, index => index.end_of(index.first_of(lpid)))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use openftl_core::{BLOCK_BYTES, Geometry};
-
-    fn place(number: u64) -> Place {
-        let format = Geometry::tiny().format();
-        Place::new(format, format.chunk_id(format.pu_id(0, 0), 0), (number % 1024) as u32, 1 + (number % 500) as u32)
-    }
-
-    /// Writes what is dirty, but so many leaves, to a medium.
-    fn write(index: &mut Index, medium: &mut BTreeMap<u32, [u8; BLOCK_BYTES]>, leave: usize) {
-        while index.dirty() > leave {
-            let first = *index.dirty.iter().next().unwrap();
-            let to = index.next_to_write(first).unwrap();
-            let mut block = [0; BLOCK_BYTES];
-            index.leaf(to.first).write(&mut block);
-            index.written(to.first, to.is_gone, false);
-            match to.is_gone {
-                true => _ = medium.remove(&to.slot),
-                false => _ = medium.insert(to.slot, block),
-            }
-        }
-    }
-
-    fn read(slots: u32, medium: &BTreeMap<u32, [u8; BLOCK_BYTES]>) -> Index {
-        Index::from_media(slots, medium.iter().map(|(slot, block)| (*slot, Leaf::read(block).unwrap())).collect())
-    }
-
-    #[test]
-    fn what_is_written_is_found_again() {
-        let (mut index, mut model, mut medium) = (Index::new(200), BTreeMap::new(), BTreeMap::new());
-        let mut x = 9_u64;
-        for round in 0..20 {
-            for _ in 0..500 {
-                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let lpid = (x >> 30) % 3000 * if x >> 29 & 1 == 0 { 1 } else { 1 << 40 };
-                let to = (!(x >> 10).is_multiple_of(3) || round > 17).then(|| place(x >> 8));
-                let known = match to {
-                    Some(place) if round < 18 => model.insert(lpid, place),
-                    _ => model.remove(&lpid),
-                };
-                assert_eq!(index.set(lpid, to.filter(|_| round < 18)), known);
-            }
-            write(&mut index, &mut medium, 0);
-            assert!(index.leaves.len() < 200 && medium.len() <= index.leaves.len());
-            let again = read(200, &medium);
-            assert_eq!(again.pages_from(0).collect::<BTreeMap<_, _>>(), model);
-            assert_eq!((again.pages(), index.pages()), (model.len() as u64, model.len() as u64));
-            assert!(index.pages_from(777).eq(model.range(777..).map(|(lpid, place)| (*lpid, *place))));
-            index = again;
-        }
-    }
-
-    #[test]
-    fn an_index_beside_another_one_takes_its_slots_last() {
-        let taken = BTreeSet::from([0, 1, 5]);
-        let mut index = Index::new_beside(8, &taken);
-        let slots: Vec<u32> = std::iter::from_fn(|| index.free_slots.pop()).collect();
-        assert_eq!(slots, [2, 3, 4, 6, 7, 0, 1, 5]);
-    }
-
-    /// A page that has not changed is there, whichever leaves were written last.
-    #[test]
-    fn a_split_that_was_written_in_part_loses_no_page() {
-        let mut before = Index::new(100);
-        (0..1000).for_each(|lpid| _ = before.set(lpid * 3, Some(place(lpid))));
-        let mut medium = BTreeMap::new();
-        write(&mut before, &mut medium, 0);
-        for leave in 0.. {
-            let (mut index, mut medium) = (read(100, &medium), medium.clone());
-            (0..1000).for_each(|lpid| _ = index.set(lpid * 3 + 1, Some(place(lpid))));
-            if leave > index.dirty() {
-                break;
-            }
-            write(&mut index, &mut medium, leave);
-            let found = read(100, &medium);
-            (0..1000).for_each(|lpid| assert_eq!(found.get(lpid * 3), Some(place(lpid)), "{lpid}, {leave} left"));
-        }
-    }
-}
+mod tests;

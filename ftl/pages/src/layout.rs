@@ -14,11 +14,15 @@
 //! | | 24-31 | a version that no page has, nor will one have a smaller one |
 //! | | 32-39 | grains that pages may take |
 //! | | 40-43 | how many chunks follow |
+//! | | 44 | how leaves of the map are chosen that leave memory, in the order of the policies |
 //! | | 48-55 | a version that no page has had, nor a greater one; 0: nothing is said of that |
+//! | | 56-63 | bytes of memory that the map may take; 0: all leaves are in memory |
 //! | | 64 | chunks that the log is in, or may be in by now, 4 bytes each |
 
+use crate::index::IndexMemory;
 use crate::place::COUNT_MAX;
 use openftl_core::{BLOCK_BYTES, ChunkId};
+use openftl_parts::map::cache::CachePolicy;
 
 /// Blocks that have what is known of sessions.
 pub const SESSION_BLOCKS: u32 = 8;
@@ -97,6 +101,8 @@ pub struct Anchor {
     pub capacity_grains: u64,
     /// No page has had this version or a greater one, committed or not; 0: nothing is said of that.
     pub versions_end: u64,
+    /// What the map may take of the memory; `None`: what it needs.
+    pub memory: Option<IndexMemory>,
 }
 
 impl Anchor {
@@ -111,6 +117,10 @@ impl Anchor {
         }
         block[40..44].copy_from_slice(&(chunks.len() as u32).to_le_bytes());
         block[48..56].copy_from_slice(&self.versions_end.to_le_bytes());
+        if let Some(IndexMemory { bytes, policy }) = self.memory {
+            block[44] = policy.code();
+            block[56..64].copy_from_slice(&bytes.to_le_bytes());
+        }
         for (bytes, chunk) in block[HEAD_BYTES..].chunks_exact_mut(size_of::<u32>()).zip(chunks) {
             bytes.copy_from_slice(&chunk.0.to_le_bytes());
         }
@@ -123,7 +133,12 @@ impl Anchor {
             return None;
         }
         let word = |at: usize| u64::from_le_bytes(*block[at..].first_chunk().expect("8 bytes"));
+        let memory = match word(56) {
+            0 => None,
+            bytes => Some(IndexMemory { bytes, policy: CachePolicy::from_code(block[44])? }),
+        };
         let anchor = Anchor {
+            memory,
             durable: word(8),
             group: word(16),
             version: word(24),
@@ -145,13 +160,17 @@ mod tests {
 
     #[test]
     fn an_anchor_is_read_as_it_was_written() {
-        let anchor = Anchor { durable: 8, group: 7, version: 9, capacity_grains: 11, versions_end: 12 };
+        let memory = Some(IndexMemory { bytes: 1 << 20, policy: CachePolicy::TwoQueues });
+        let anchor = Anchor { durable: 8, group: 7, version: 9, capacity_grains: 11, versions_end: 12, memory };
         let mut block = [1; BLOCK_BYTES];
         let chunks: Vec<ChunkId> = (7..7 + LOG_CHUNKS_MAX as u32).map(ChunkId).collect();
         for chunks in [&chunks[..0], &chunks[..3], &chunks] {
             anchor.write(chunks, &mut block);
             assert_eq!(Anchor::read(&block), Some((anchor, chunks.to_vec())));
         }
+        let whole = Anchor { memory: None, ..anchor };
+        whole.write(&chunks, &mut block);
+        assert_eq!(Anchor::read(&block), Some((whole, chunks.clone())));
         Anchor { group: COUNT_MAX + 1, ..anchor }.write(&[], &mut block);
         assert_eq!(Anchor::read(&block), None);
         anchor.write(&[], &mut block);

@@ -90,13 +90,29 @@ pub struct Leaf {
     places: Vec<u64>,
     /// Places that are one.
     pages: usize,
+    /// Places, at most, if not even so many have room.
+    most: usize,
 }
 
 impl Leaf {
-    /// One without pages, whose pages have numbers from `first` on.
+    /// Bytes of memory that it may take ahead of its pages.
+    pub const BYTES_AHEAD: usize = 2 * GROWTH * WORD;
+
+    /// The fewest pages that one half of a leaf that is split has, if a leaf has so many at most.
     #[must_use]
-    pub fn new(first: u64) -> Leaf {
-        Leaf { first, form: Form::Dense, offsets: Vec::new(), places: Vec::new(), pages: 0 }
+    pub fn half_pages_min(most: usize) -> usize {
+        Form::Offsets(8).most().min(most) / 2
+    }
+
+    /// One without pages, whose pages have numbers from `first` on. There are so many at most, or fewer.
+    #[must_use]
+    pub fn new(first: u64, most: usize) -> Leaf {
+        Leaf { first, form: Form::Dense, offsets: Vec::new(), places: Vec::new(), pages: 0, most }
+    }
+
+    /// Places that it has room for in a form.
+    fn room(&self, form: Form) -> usize {
+        form.most().min(self.most)
     }
 
     /// The number that its pages begin with.
@@ -178,7 +194,7 @@ impl Leaf {
         let offset = lpid - self.first;
         if self.is_dense() {
             // Gaps are allowed where they take less than numbers would.
-            if at < DENSE_MAX && at < 2 * (self.pages + 1) {
+            if at < self.room(Form::Dense) && at < 2 * (self.pages + 1) {
                 let lacking = at + 1 - self.places.len();
                 grow(&mut self.places, lacking);
                 self.places.resize(at, Place::NONE_BITS);
@@ -187,16 +203,16 @@ impl Leaf {
                 return Ok(None);
             }
             let form = Form::for_offset(offset);
-            if self.pages >= form.most() {
-                return Err(Leaf::new(lpid));
+            if self.pages >= self.room(form) {
+                return Err(Leaf::new(lpid, self.most));
             }
             self.take_form(form);
             return self.set(lpid, place);
         }
         let last = self.last_offset().map_or(offset, |last| last.max(offset));
-        if self.places.len() >= self.form.most() || !self.form.has(offset) {
+        if self.places.len() >= self.room(self.form) || !self.form.has(offset) {
             // Of the forms that have room, the one for the fewest bytes.
-            let roomy = FORMS.into_iter().find(|form| form.has(last) && self.places.len() < form.most());
+            let roomy = FORMS.into_iter().find(|form| form.has(last) && self.places.len() < self.room(*form));
             return match roomy {
                 Some(form) if form != self.form => {
                     self.take_form(form);
@@ -238,11 +254,11 @@ impl Leaf {
     fn take_form(&mut self, form: Form) {
         let pages = (0..self.places.len()).filter(|at| self.places[*at] != Place::NONE_BITS);
         let pages: Vec<(u64, u64)> = pages.map(|at| (self.offset(at), self.places[at])).collect();
-        *self = Leaf::of(self.first, form, &pages);
+        *self = Leaf::of(self.first, form, &pages, self.most);
     }
 
     /// One with these pages, given by offset and place in their order.
-    fn of(first: u64, form: Form, pages: &[(u64, u64)]) -> Leaf {
+    fn of(first: u64, form: Form, pages: &[(u64, u64)], most: usize) -> Leaf {
         let (mut offsets, mut places) = (Vec::with_capacity(pages.len() * form.width()), Vec::new());
         if form == Form::Dense {
             let end = pages.last().map_or(0, |(last, _)| *last as usize + 1);
@@ -255,13 +271,13 @@ impl Leaf {
                 places.push(*bits);
             }
         }
-        Leaf { first, form, offsets, places, pages: pages.len() }
+        Leaf { first, form, offsets, places, pages: pages.len(), most }
     }
 
     /// Gives away its second half, or nothing, where it is to be written to at its end: what is numbered in order fills leaves.
     fn split(&mut self, at: usize, lpid: u64) -> Leaf {
         if at == self.places.len() {
-            return Leaf::new(lpid);
+            return Leaf::new(lpid, self.most);
         }
         let keep = self.places.len() / 2;
         let pages = |range: std::ops::Range<usize>, from: u64| -> Vec<(u64, u64)> {
@@ -270,8 +286,8 @@ impl Leaf {
         let first = self.offset(keep);
         let (kept, given) = (pages(0..keep, 0), pages(keep..self.places.len(), first));
         let form = |pages: &[(u64, u64)]| Form::for_offset(pages.last().expect("each half has pages").0);
-        let behind = Leaf::of(self.first + first, form(&given), &given);
-        *self = Leaf::of(self.first, form(&kept), &kept);
+        let behind = Leaf::of(self.first + first, form(&given), &given, self.most);
+        *self = Leaf::of(self.first, form(&kept), &kept, self.most);
         behind
     }
 
@@ -314,9 +330,9 @@ impl Leaf {
         }
     }
 
-    /// From a block. `None`: there is none.
+    /// From a block, to have so many pages at most from now on. `None`: there is none.
     #[must_use]
-    pub fn read(block: &[u8; BLOCK_BYTES]) -> Option<Leaf> {
+    pub fn read(block: &[u8; BLOCK_BYTES], most: usize) -> Option<Leaf> {
         let (kind, count) = (block[6], u32::from_le_bytes(*block[16..].first_chunk()?) as usize);
         let first = u64::from_le_bytes(*block[8..].first_chunk()?);
         let is_leaf = block[..4] == MAGIC && block[4..6] == VERSION.to_le_bytes();
@@ -335,7 +351,7 @@ impl Leaf {
                 number.copy_from_slice(&offset.to_le_bytes());
             }
         }
-        let mut leaf = Leaf { first, form, offsets, places: words(places)?, pages: 0 };
+        let mut leaf = Leaf { first, form, offsets, places: words(places)?, pages: 0, most };
         let is_sorted = (1..count).all(|at| leaf.offset(at - 1) < leaf.offset(at));
         let has_end = leaf.last_offset().is_none_or(|last| first.checked_add(last).is_some());
         if !is_sorted || !has_end || (!leaf.is_dense() && leaf.places.contains(&Place::NONE_BITS)) {
@@ -367,7 +383,7 @@ mod tests {
 
     /// A leaf and what splits off, against a map.
     fn check(numbers: impl Iterator<Item = (u64, bool)>) -> Vec<Leaf> {
-        let (mut leaves, mut model) = (vec![Leaf::new(0)], BTreeMap::new());
+        let (mut leaves, mut model) = (vec![Leaf::new(0, usize::MAX)], BTreeMap::new());
         for (lpid, is_put) in numbers {
             let to = is_put.then(|| place(lpid));
             loop {
@@ -386,7 +402,7 @@ mod tests {
         for leaf in &leaves {
             let mut block = [0; BLOCK_BYTES];
             leaf.write(&mut block);
-            let again = Leaf::read(&block).unwrap();
+            let again = Leaf::read(&block, usize::MAX).unwrap();
             assert!(again.pages_from(0).eq(leaf.pages_from(0)) && again.pages() == leaf.pages());
             assert_eq!(leaf.pages_from(0).count(), leaf.pages());
             found.extend(leaf.pages_from(0));
@@ -418,18 +434,18 @@ mod tests {
 
     #[test]
     fn what_is_no_leaf_is_refused() {
-        let mut leaf = Leaf::new(7);
+        let mut leaf = Leaf::new(7, usize::MAX);
         leaf.set(9, Some(place(9))).unwrap();
         leaf.set(1 << 50, Some(place(2))).unwrap();
         let mut block = [0; BLOCK_BYTES];
         leaf.write(&mut block);
-        assert_eq!((block[6], Leaf::read(&block)), (2, Some(leaf)));
+        assert_eq!((block[6], Leaf::read(&block, usize::MAX)), (2, Some(leaf)));
         for (at, byte) in [(0, 0), (4, 9), (6, 0), (6, 6), (17, 9), (8, 255), (39, 255)] {
             let mut other = block;
             other[at] = byte;
-            assert_eq!(Leaf::read(&other), None, "byte {at}");
+            assert_eq!(Leaf::read(&other, usize::MAX), None, "byte {at}");
         }
-        assert_eq!(Leaf::read(&[0; BLOCK_BYTES]), None);
+        assert_eq!(Leaf::read(&[0; BLOCK_BYTES], usize::MAX), None);
     }
 
     #[test]
@@ -453,7 +469,7 @@ mod tests {
         // As a checkpoint puts a leaf back to what it was.
         for (step, most) in [(1, DENSE_MAX), (150, Form::Offsets(2).most()), (40_000, Form::Offsets(3).most())] {
             let before: Vec<u64> = (0..most as u64).map(|number| number * step).collect();
-            let mut leaf = Leaf::new(0);
+            let mut leaf = Leaf::new(0, usize::MAX);
             before.iter().for_each(|lpid| assert_eq!(leaf.set(*lpid, Some(place(*lpid))), Ok(None)));
             before.iter().skip(100).for_each(|lpid| _ = leaf.set(*lpid, None).unwrap());
             assert_eq!(leaf.set(1 << 50, Some(place(1))), Ok(None));

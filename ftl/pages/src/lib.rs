@@ -34,6 +34,8 @@
 //! | [`place`] | where a page is, and its header |
 //! | [`leaf`] | a piece of the map |
 //! | [`index`] | the map |
+//! | `whole_index`, `demand_index` | the map in memory, and on media |
+//! | `leaf_reads` | leaves of it that are read when they are asked for |
 //! | [`session`] | sessions, and batches that are not committed |
 //! | [`layout`] | the area |
 //! | [`record`] | what the log holds |
@@ -65,6 +67,7 @@ mod checking;
 mod checkpointing;
 mod cleaning;
 mod committing;
+mod demand_index;
 pub mod drive;
 pub mod error;
 mod facts;
@@ -75,6 +78,7 @@ pub mod index;
 mod last_word;
 pub mod layout;
 pub mod leaf;
+mod leaf_reads;
 pub mod log;
 mod logging;
 pub mod open_chunk;
@@ -94,6 +98,7 @@ mod sizing;
 mod stretches;
 mod tenancy;
 mod victim;
+mod whole_index;
 
 pub use blocking::{BlockingStore, StoreFacts, StoreFailure};
 pub use drive::{PageFtl, TAGS};
@@ -103,6 +108,6 @@ pub use ftl::Purpose;
 pub use openftl_blocks::Ftl;
 pub use pages::PageStatistics;
 pub use place::{GRAIN_BYTES, HEADER_BYTES, PAGE_BYTES_MAX, grains_of};
-pub use request::{Change, PageFacts, Session, SessionId, StoreDone, StoreRequest, StoreTarget};
+pub use request::{Change, ListBreak, PageFacts, Session, SessionId, StoreDone, StoreRequest, StoreTarget};
 pub use sizing::chunks_per_pu;
 pub use victim::cleans_by;

@@ -1,8 +1,9 @@
 //! All pages of a drive: the map, the chunks that hold them, and what is on its way between them.
 
 use crate::heat::{Heat, PutBefore};
-use crate::index::Index;
+use crate::index::{Index, IndexMemory};
 use crate::layout::{Anchor, LOG_SPARES, Layout};
+use crate::leaf_reads::LeafReads;
 use crate::log::Log;
 use crate::open_chunk::{Beside, OpenChunk};
 use crate::place::{COUNT_MAX, GRAINS_PER_BLOCK, Place, grains_of};
@@ -10,7 +11,7 @@ use crate::queue::Queue;
 use crate::reads::{Carried, PageReads};
 use crate::session::Sessions;
 use crate::victim::{Cleaning, Window};
-use openftl_core::{ChunkId, Frame, FrameForm, Geometry, PuId};
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Geometry, PuId};
 use openftl_parts::cleaning::victim::VictimPolicy;
 use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
@@ -18,6 +19,8 @@ use openftl_parts::flash::chunk_table::ChunkUse;
 use openftl_parts::flash::provisioning::Claim;
 use openftl_parts::flash::shares::{FoundChunk, TenantChunks};
 use openftl_parts::flash::units::Units;
+use openftl_parts::map::memory::MapMemory;
+use openftl_parts::open_error::OpenError;
 use std::collections::BTreeMap;
 
 /// Versions that the anchor says will be given before it says so again.
@@ -91,11 +94,15 @@ pub(crate) struct Pages {
     pub chunk_grains: u32,
     /// Bytes of a page, at most.
     pub page_bytes_max: u32,
+    /// Pages of a leaf of the map, at most, and what was asked for that the map may take of the memory.
+    pub leaf_pages: usize,
+    pub memory_asked: Option<MapMemory>,
     pub capacity_grains: u64,
     pub coming_and_going: TenantChunks,
     /// Chunks that were found to hold nothing, on the word of the end of the log: without it they do, or the log does.
     pub in_doubt: BTreeMap<ChunkId, FoundChunk>,
     pub index: Index,
+    pub leaf_reads: LeafReads,
     /// Pages that the log had with their bytes when the drive was opened, until they have a place.
     pub carried: BTreeMap<u64, Carried>,
     pub chunks: BTreeMap<ChunkId, PageChunk>,
@@ -156,6 +163,11 @@ pub(crate) struct Pages {
     pub scratch: Vec<u8>,
 }
 
+/// Pages of a leaf, at most.
+fn leaf_pages(config: &Config) -> usize {
+    config.map_memory.map_or(usize::MAX, |memory| memory.page.entries() as usize)
+}
+
 /// Chunks that are written side by side.
 pub(crate) struct Frontiers {
     pub slots: Vec<Option<usize>>,
@@ -187,10 +199,13 @@ impl Pages {
             unit_blocks: Units::whole_unit(geometry),
             chunk_grains,
             page_bytes_max,
+            leaf_pages: leaf_pages(config),
+            memory_asked: config.map_memory,
             capacity_grains,
             coming_and_going: TenantChunks::default(),
             in_doubt: BTreeMap::new(),
-            index: Index::new(layout.slots),
+            index: Index::new(layout.slots, leaf_pages(config), None),
+            leaf_reads: LeafReads::new(config.map_memory.is_some()),
             carried: BTreeMap::new(),
             chunks: BTreeMap::new(),
             open: Vec::new(),
@@ -229,6 +244,26 @@ impl Pages {
         }
     }
 
+    /// What the map may take of the memory: as is asked for now, or as the store was made with.
+    ///
+    /// # Errors
+    /// If that is too little.
+    pub(crate) fn index_memory(&self, made_with: Option<IndexMemory>) -> Result<Option<IndexMemory>, OpenError> {
+        let Some(MapMemory { budget, policy, .. }) = self.memory_asked else { return Ok(made_with) };
+        let whole = u64::from(self.layout.slots) * BLOCK_BYTES as u64;
+        let least = IndexMemory::least(self.layout.slots, policy, self.leaf_pages);
+        let bytes = budget.bytes(whole, least);
+        if bytes < least {
+            let text = format!(
+                "map_memory = {bytes} bytes: the map of this store takes at least {least} bytes of memory ({:.1}% of the whole map); give it as \
+                 much, or leave map_memory away",
+                least as f64 * 100.0 / whole as f64
+            );
+            return Err(OpenError::Tenant { text, is_lost: false });
+        }
+        Ok(Some(IndexMemory { bytes, policy }))
+    }
+
     /// Blocks that the longest page touches.
     pub(crate) fn page_blocks_max(&self) -> usize {
         (grains_of(self.page_bytes_max) as usize).div_ceil(GRAINS_PER_BLOCK as usize) + 1
@@ -246,6 +281,7 @@ impl Pages {
             let Some(frame) = flash.frames.acquire(FrameForm::Bytes) else { break };
             self.kept_frames.push(frame);
         }
+        self.leaf_reads.keep_frames(flash, self.index.reads_max());
     }
 
     /// As many frames, or none; with `may_use_kept` also of those that are kept.

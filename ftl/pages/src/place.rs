@@ -137,6 +137,13 @@ impl Place {
         self.grains() * GRAIN_BYTES as u32 - HEADER_BYTES as u32 - slack
     }
 
+    /// Whether a page can have as many bytes as it says.
+    #[must_use]
+    pub(crate) fn has_length(self) -> bool {
+        let slack = self.0 as u32 & ((1 << SLACK_BITS) - 1);
+        self.grains() * GRAIN_BYTES as u32 > HEADER_BYTES as u32 + slack
+    }
+
     /// The blocks of its chunk that it touches.
     #[must_use]
     pub fn blocks(self, format: AddressFormat) -> Range<u32> {

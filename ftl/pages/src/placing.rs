@@ -3,6 +3,7 @@
 //! Several chunks are written side by side, on parallel units of their own. A page goes to the one whose turn it is, and all of it to the same
 //! one; the turn goes on when a unit is full.
 
+use crate::index::Looked;
 use crate::open_chunk::{Beside, InFlight, NO_HEAD, OpenChunk, Owner, PageUnit, Stream, UnitState};
 use crate::pages::{Frontiers, PageChunk, Pages};
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place, grains_of};
@@ -596,6 +597,12 @@ impl Pages {
         while let Some((lpid, Carried { version, bytes })) = self.carried.first_key_value() {
             let (lpid, length) = (*lpid, bytes.len() as u32);
             let header = Header { kind: Kind::Page, lpid, version: *version, bytes: length, crc: crc32c(bytes) };
+            if !matches!(self.index.look(lpid), Looked::At(_)) {
+                // Those that follow need theirs, too.
+                let next: Vec<u64> = self.carried.keys().copied().take(self.index.reads_max()).collect();
+                next.into_iter().for_each(|lpid| _ = self.index.look(lpid));
+                break;
+            }
             let bytes = bytes.clone();
             let Some(place) = self.put(flash, header, &[&bytes], Owner::Logged, Stream::Moves, *version) else { break };
             self.set(lpid, Some(place));

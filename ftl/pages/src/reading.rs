@@ -4,6 +4,7 @@
 //! if not, it is read once more.
 
 use crate::error::StoreError;
+use crate::index::Looked;
 use crate::open_chunk::NO_HEAD;
 use crate::pages::Pages;
 use crate::place::{GRAIN_BYTES, HEADER_BYTES, Header, Kind, Place};
@@ -45,6 +46,13 @@ impl Pages {
         }
     }
 
+    /// Begins to read a page that has waited for its leaf, ahead of others: while that is in memory.
+    pub(crate) fn begin_read_first(&mut self, flash: &mut Flash, wanted: Wanted) {
+        if !self.try_read(flash, &wanted) {
+            self.reads.waiting.push_front(wanted);
+        }
+    }
+
     /// Begins what waits for frames. Returns whether anything was.
     pub(crate) fn begin_waiting(&mut self, flash: &mut Flash) -> bool {
         let mut has_acted = false;
@@ -64,10 +72,16 @@ impl Pages {
             let result = read_carried(flash, wanted, carried);
             return self.end(flash, wanted, result);
         }
-        let place = match self.index.get(lpid) {
-            Some(Place::LOST) => return self.end(flash, wanted, Err(StoreError::Unrecovered { lpid })),
-            Some(place) => place,
-            None => return self.end(flash, wanted, Err(StoreError::NoPage { lpid })),
+        let place = match self.index.look(lpid) {
+            Looked::At(Some(Place::LOST)) | Looked::Lost => {
+                return self.end(flash, wanted, Err(StoreError::Unrecovered { lpid }));
+            }
+            Looked::At(Some(place)) => place,
+            Looked::At(None) => return self.end(flash, wanted, Err(StoreError::NoPage { lpid })),
+            Looked::Missing(slot) => {
+                self.leaf_reads.waiting.entry(slot).or_default().push(wanted.clone());
+                return true;
+            }
         };
         let of_page = place.blocks(flash.format);
         let bytes = place.bytes();
@@ -211,7 +225,7 @@ impl Pages {
     }
 
     /// A read has ended. Always true.
-    fn end(&mut self, flash: &mut Flash, wanted: &Wanted, result: Result<PageFacts, StoreError>) -> bool {
+    pub(crate) fn end(&mut self, flash: &mut Flash, wanted: &Wanted, result: Result<PageFacts, StoreError>) -> bool {
         let Wanted { tag, lpid, what } = wanted;
         match what {
             ReadFor::Host { .. } | ReadFor::Stat => {

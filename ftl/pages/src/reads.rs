@@ -56,7 +56,7 @@ pub(crate) struct PageReads {
 }
 
 impl PageReads {
-    /// Whether nothing is being read.
+    /// Whether no page is being read, or waits for frames.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.all.iter().all(Option::is_none)
     }

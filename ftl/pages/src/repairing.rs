@@ -143,7 +143,8 @@ impl LeftInArea {
         let taken = blocks.iter().map(|block| (block - first) as u32).collect();
         let mut found = BTreeSet::new();
         read_some(ftl, pages, &blocks, clock, |_, bytes| {
-            found.extend(Leaf::read(bytes).iter().flat_map(|leaf| leaf.pages_from(0)).map(|(lpid, _)| lpid));
+            found
+                .extend(Leaf::read(bytes, usize::MAX).iter().flat_map(|leaf| leaf.pages_from(0)).map(|(lpid, _)| lpid));
         })?;
         Ok(LeftInArea { anchor, sessions, slots: taken, pages: found })
     }
@@ -450,7 +451,7 @@ pub(crate) fn rebuild(
     // which groups none may be missing.
     pages.anchor = Anchor { version: pages.next_version, capacity_grains: pages.capacity_grains, ..anchor };
     let live = live_chunks(ftl, pages)?;
-    take_chunks(ftl, pages, live, Access::Repair);
+    take_chunks(ftl, pages, live, Access::Repair, clock)?;
     keep_old_log(ftl, pages, &log.chunks);
     pages.is_rebuilt = true;
     ftl.hand_over();
@@ -469,7 +470,8 @@ fn compose(
     old: &LeftInArea,
     versions: &Versions,
 ) -> Result<IndexRepair, OpenError> {
-    (pages.index, pages.carried) = (Index::new_beside(pages.layout.slots, &old.slots), BTreeMap::new());
+    (pages.index, pages.carried) =
+        (Index::new_beside(pages.layout.slots, pages.leaf_pages, &old.slots), BTreeMap::new());
     let mut report = IndexRepair::default();
     let named: BTreeSet<u64> = versions
         .newest

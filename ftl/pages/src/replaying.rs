@@ -11,6 +11,7 @@
 //! never durable, and does not count. Neither does it later: what is written from then on has greater versions than all that was found, and versions
 //! only grow from group to group.
 
+use crate::finding::{LiveGrains, hold};
 use crate::layout::{Anchor, LOG_SPARES};
 use crate::log::Placed;
 use crate::open_chunk::{OpenChunk, Stream};
@@ -25,7 +26,7 @@ use crate::seen_log::{FoundBlock, FoundGroup, Last, SeenLog};
 use crate::victim::Window;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::checksum::crc32c;
-use openftl_core::{AddressFormat, ChunkId, Clock, Frame};
+use openftl_core::{AddressFormat, ChunkId, Clock, Frame, Geometry};
 use openftl_media::Completion;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
@@ -43,12 +44,14 @@ pub(crate) fn lost(text: String) -> OpenError {
     OpenError::IndexLost(text)
 }
 
-pub(crate) fn expect_place(flash: &Flash, lpid: u64, place: Place) -> Result<(), OpenError> {
+pub(crate) fn expect_place(geometry: &Geometry, lpid: u64, place: Place) -> Result<(), OpenError> {
     if place == Place::LOST {
         return Ok(());
     }
-    let is_there = flash.geometry.has_chunk(place.chunk(flash.format))
-        && place.blocks(flash.format).end <= flash.geometry.blocks_per_chunk;
+    let format = geometry.format();
+    let is_there = place.has_length()
+        && geometry.has_chunk(place.chunk(format))
+        && place.blocks(format).end <= geometry.blocks_per_chunk;
     is_there.then_some(()).ok_or_else(|| lost(format!("page {lpid} is said to be where the device has no blocks")))
 }
 
@@ -218,6 +221,7 @@ pub(crate) fn read(
     pages: &mut Pages,
     anchor: Anchor,
     named: &[ChunkId],
+    live: &mut LiveGrains,
     clock: &mut dyn Clock,
 ) -> Result<FoundLog, OpenError> {
     let found: Vec<(ChunkId, FoundChunk)> =
@@ -259,8 +263,11 @@ pub(crate) fn read(
         let records = read_records(&bytes);
         let records =
             records.ok_or_else(|| lost(format!("group {number} of the log has something else than records")))?;
-        let before = &mut needed.of_pages;
-        records.into_iter().try_for_each(|record| take_record(ftl, pages, &mut replayed, record, before))?;
+        hold(ftl, pages, records.iter().flat_map(named_by), clock)?;
+        for record in records {
+            take_record(ftl, pages, &mut replayed, record, (&mut needed.of_pages, live), clock)?;
+        }
+        pages.index.release();
         placed.push_back(Placed { number, last: 0, place, is_programmed: true });
         versions.push_back((number, of_group, bytes));
         number += 1;
@@ -366,18 +373,30 @@ fn take_log(ftl: &mut BlockFtl, pages: &mut Pages, placed: &VecDeque<Placed>, op
     pages.log.found_in(&chunks, chunk_blocks);
 }
 
-/// Does again what a record says. Adds chunks in which pages were before to `before`.
+/// Pages that a record names. A batch may be of several records, and counts when the last one is there.
+fn named_by(record: &Record) -> Vec<u64> {
+    match record {
+        Record::Changes { puts, .. } => puts.iter().map(|(lpid, _)| *lpid).collect(),
+        Record::Moved { lpid, .. } | Record::Lost { lpid, .. } => vec![*lpid],
+        Record::Forgotten(_) | Record::Opened { .. } => Vec::new(),
+    }
+}
+
+/// Does again what a record says. Adds chunks in which pages were before to `before`, and has `live` say where they are.
 fn take_record(
     ftl: &mut BlockFtl,
     pages: &mut Pages,
     replayed: &mut Replayed,
     record: Record,
-    before: &mut BTreeSet<ChunkId>,
+    (before, live): (&mut BTreeSet<ChunkId>, &mut LiveGrains),
+    clock: &mut dyn Clock,
 ) -> Result<(), OpenError> {
-    let format = ftl.flash.format;
+    let (format, geometry) = (ftl.flash.format, ftl.flash.geometry);
     let mut set = |pages: &mut Pages, lpid: u64, place: Option<Place>| {
-        let old = pages.index.set(lpid, place).filter(|old| *old != Place::LOST);
-        before.extend(old.map(|old| old.chunk(format)));
+        let old = pages.index.set(lpid, place);
+        before.extend(old.filter(|old| *old != Place::LOST).map(|old| old.chunk(format)));
+        live.add(format, place);
+        live.take(format, old);
     };
     match record {
         Record::Changes { session, wsn, digest, is_last, puts } => {
@@ -385,11 +404,13 @@ fn take_record(
             if !is_last {
                 return Ok(());
             }
-            for (lpid, put) in replayed.parts.remove(&(session, wsn, digest)).expect("it was just added to") {
+            let puts = replayed.parts.remove(&(session, wsn, digest)).expect("it was just added to");
+            hold(ftl, pages, puts.iter().map(|(lpid, _)| *lpid), clock)?;
+            for (lpid, put) in puts {
                 replayed.carried.remove(&lpid);
                 match put {
                     Put::At(place) => {
-                        expect_place(&ftl.flash, lpid, place)?;
+                        expect_place(&geometry, lpid, place)?;
                         set(pages, lpid, Some(place));
                     }
                     Put::Deleted => set(pages, lpid, None),
@@ -409,7 +430,7 @@ fn take_record(
         }
         Record::Moved { lpid, from, to } => {
             if pages.index.get(lpid) == Some(from) {
-                expect_place(&ftl.flash, lpid, to)?;
+                expect_place(&geometry, lpid, to)?;
                 set(pages, lpid, Some(to));
             }
         }

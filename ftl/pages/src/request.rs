@@ -84,6 +84,21 @@ impl Ended for StoreDone {
     }
 }
 
+/// Why a list of pages breaks off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListBreak {
+    /// A part of the map is being read: the list goes on from this number when something has ended.
+    Waits {
+        /// See above.
+        from: u64,
+    },
+    /// The medium has lost the part of the map that has pages from this number on.
+    Lost {
+        /// See above.
+        from: u64,
+    },
+}
+
 /// A store of pages, seen from a host interface.
 pub trait StoreTarget: Target<Done = StoreDone> {
     /// Opens a session. Returns it and the number of its last *durable* batch: 0 for a new one.
@@ -125,6 +140,9 @@ pub trait StoreTarget: Target<Done = StoreDone> {
     /// If it cannot be begun. Nothing has happened then.
     fn submit(&mut self, now: Time, tag: u64, request: StoreRequest<'_>) -> Result<(), StoreError>;
 
-    /// Numbers and lengths of pages that are committed, from `from` on, in their order: `most` at most.
-    fn list(&self, from: u64, most: usize) -> Vec<(u64, u32)>;
+    /// Adds numbers and lengths of pages that are committed, from `from` on, in their order, until `found` has `most`.
+    ///
+    /// # Errors
+    /// The list breaks off before that, and goes on elsewhere or not at all. What was found until then was added.
+    fn list(&mut self, from: u64, most: usize, found: &mut Vec<(u64, u32)>) -> Result<(), ListBreak>;
 }

@@ -45,6 +45,8 @@ pub(crate) fn pages_for(
     good: &[u32],
     config: &Config,
 ) -> Result<(Layout, u64, Config), OpenError> {
+    // The map of the drive below is small, and in memory.
+    let config = &Config { map_memory: None, ..config.clone() };
     let chunk_grains = u64::from(geometry.blocks_per_chunk * GRAINS_PER_BLOCK);
     let chunk_bytes = chunk_grains * GRAIN_BYTES as u64;
     // What hosts write side by side, and what comes of it: more leaves, a longer log. It takes chunks, so it is found from above.

@@ -1,5 +1,6 @@
 //! What the block FTL asks of pages, and tells them.
 
+use crate::demand_index::READS_MAX;
 use crate::layout::{LOG_STEP, Layout, SESSION_BLOCKS};
 use crate::log::Log;
 use crate::pages::{Frontiers, Pages};
@@ -45,6 +46,7 @@ impl Tenant for Pages {
         self.log = Log::new(layout.log_blocks, self.page_bytes_max);
         self.cross_blocks = config.tenant.more & TenantNote::WHOLE_BLOCKS == 0;
         self.layout = layout;
+        self.leaf_reads.has_frames |= config.tenant.more & TenantNote::INDEX_ON_MEDIA != 0;
         Ok(())
     }
 
@@ -56,7 +58,12 @@ impl Tenant for Pages {
         let chunks = (self.layout.host_chunks + self.layout.move_chunks + 1) as usize;
         // On each of them a unit that fills, one behind it, and what cannot be read yet.
         let stuck = chunks * (2 * self.unit_blocks + geometry.mw_cunits) as usize;
-        stuck + 2 * self.frames_to_keep() + self.log.group_bytes_max().div_ceil(openftl_core::BLOCK_BYTES) * 2 + 64
+        let leaves = if self.leaf_reads.has_frames { READS_MAX } else { 0 };
+        stuck
+            + leaves
+            + 2 * self.frames_to_keep()
+            + self.log.group_bytes_max().div_ceil(openftl_core::BLOCK_BYTES) * 2
+            + 64
     }
 
     fn chunks(&self) -> Option<&TenantChunks> {

@@ -35,6 +35,8 @@ pub(crate) struct Victim {
     pub window: Option<Window>,
     /// Grains of the page that is to move next, if it has found no room.
     pub refused_grains: Option<u32>,
+    /// All of it was looked at, and pages are left: the number from which on the map is looked through for them.
+    pub left_from: u64,
 }
 
 /// The chunk that is being cleaned, if one is.

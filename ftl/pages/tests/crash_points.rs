@@ -2,6 +2,10 @@
 
 use openftl_media::Profile;
 use openftl_parts::Config;
+use openftl_parts::map::Width;
+use openftl_parts::map::cache::CachePolicy;
+use openftl_parts::map::directory::PageSize;
+use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_sim::devices::smallest;
 use openftl_sim::page_world::{PageWorld, SESSIONS};
 use openftl_sim::played::Played;
@@ -29,9 +33,19 @@ const LONG_PAGES: u64 = 4;
 /// In the others they have no more bytes than this: long ones take most of the time, and differ in nothing but their blocks.
 const SHORT_BYTES: u64 = 12 << 10;
 
+/// The map of one workload of so many is on media, in leaves of a few pages, and hardly any of it in memory.
+const MAPS_ON_MEDIA: u64 = 2;
+
+fn map_memory(seed: u64) -> MapMemory {
+    let page = PageSize::of(8 + seed as u32 % 9, Width::Narrow).expect("a leaf of a few pages");
+    let policy = CachePolicy::ALL[seed as usize % CachePolicy::ALL.len()];
+    MapMemory { budget: MapBudget::BeyondLeast(0), policy, page }
+}
+
 /// Steps that a drive has behind it before its power is cut, and steps between which it is cut.
 fn play(crash_points: &mut PlayedCrashPoints, profile: Profile, seed: u64, before: u64, steps: u64) {
-    let config = Config { checkpoint_log_blocks: Some(8), host_frames: 64, ..Config::default() };
+    let map_memory = seed.is_multiple_of(MAPS_ON_MEDIA).then(|| map_memory(seed));
+    let config = Config { checkpoint_log_blocks: Some(8), host_frames: 64, map_memory, ..Config::default() };
     let name = format!("{}, seed {seed}", profile.name);
     let mut world = PageWorld::new(profile, config, 40, seed);
     if !seed.is_multiple_of(LONG_PAGES) {

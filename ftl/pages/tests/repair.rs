@@ -3,7 +3,6 @@
 use openftl_blocks::Ftl;
 use openftl_core::{ChunkId, Ppa};
 use openftl_media::{Media, Profile};
-use openftl_pages::StoreTarget;
 use openftl_parts::journal::repair::IndexRepair;
 use openftl_parts::{Access, Config, OpenError};
 use openftl_sim::damage::{area_on_media, checkpoint_and_log, strike};
@@ -160,7 +159,7 @@ fn with_deletions(seed: u64, is_log_lost: bool) -> PageWorld {
     world.stage(0, 10, 20, 3, true);
     world.commit(0, true);
     world.settle();
-    assert_eq!(world.ftl().list(0, 100).len(), 20);
+    assert_eq!(world.listed().len(), 20);
     let log = Metadata::of(&mut world).log;
     stop(&mut world);
     let (anchor, _) = area_of(&world);
@@ -186,7 +185,7 @@ fn a_page_whose_deletion_is_in_the_log_does_not_come_back() {
     let mut world = with_deletions(8, false);
     let (report, returned) = repaired(&mut world, "deleted");
     assert_eq!((report.pages_known, report.pages_returned, returned.deleted), (20, 0, 0), "{report:?}");
-    assert_eq!(world.ftl().list(0, 100).len(), 20);
+    assert_eq!(world.listed().len(), 20);
 }
 
 /// A store whose log is in two chunks or more since its anchor, with batches too long to be carried, all of them durable.

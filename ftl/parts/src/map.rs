@@ -8,6 +8,7 @@
 //!   spans       occupied regions                …       of each 1024 regions, how many have any
 //! ```
 
+pub mod cache;
 pub mod changes;
 pub mod circles;
 pub mod demand;

@@ -264,6 +264,9 @@ impl TenantNote {
     /// The same of a store of pages that holds keys and values: its directory of keys is being rebuilt, and its index is not.
     pub const REBUILDING_KEYS: u8 = 4;
 
+    /// The same of a store of pages: its index may take so much of the memory only ([`Config::map_memory`](crate::config::Config::map_memory)).
+    pub const INDEX_ON_MEDIA: u8 = 8;
+
     /// Which tenant it is, whatever else its kind says.
     #[must_use]
     pub fn family(self) -> u8 {

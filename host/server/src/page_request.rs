@@ -6,11 +6,14 @@ use openftl_bytes::objects::{Begun, ObjectAsk, ObjectFinished, ObjectRequests, S
 use openftl_core::{BLOCK_BYTES, Frame, Time};
 use openftl_nvme::command::Refusal;
 use openftl_nvme::command::pages::{PageCommand, PagePart, change_entry, expect_directory, payload_start, refusal_of};
-use openftl_nvme::wire::pages::{BATCHES_MAX, CHANGES_MAX, SessionReport};
+use openftl_nvme::wire::pages::{BATCHES_MAX, CHANGES_MAX, ListEntry, ListHead, SessionReport};
 use openftl_nvme::{ControllerName, IoCommand, Status};
 use openftl_pages::{
-    Change, PAGE_BYTES_MAX, PageFacts, PageFtl, Session, SessionId, StoreDone, StoreError, StoreRequest, StoreTarget,
+    Change, ListBreak, PAGE_BYTES_MAX, PageFacts, PageFtl, Session, SessionId, StoreDone, StoreError, StoreRequest,
+    StoreTarget,
 };
+use openftl_parts::Target;
+use zerocopy::IntoBytes;
 
 use crate::nvme::{Command, Part};
 use crate::ticket::Ticket;
@@ -182,8 +185,20 @@ pub(crate) struct PartAsk {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PageAsk {
     Part(PartAsk),
-    Read { lpid: u64, offset: u32, bytes: u32 },
-    Stat { lpid: u64 },
+    Read {
+        lpid: u64,
+        offset: u32,
+        bytes: u32,
+    },
+    Stat {
+        lpid: u64,
+    },
+    /// Pages from `next` on, behind so many that are in the answer, of so many bytes at most.
+    List {
+        next: u64,
+        listed: u32,
+        bytes: u32,
+    },
     Sync,
 }
 
@@ -197,6 +212,9 @@ pub(crate) fn page_ask(owner: ControllerName, command: &Command, part: Part) -> 
             PageAsk::Read { lpid, offset, bytes }
         }
         (Part::Whole, IoCommand::Page(PageCommand::Stat { lpid })) => PageAsk::Stat { lpid },
+        (Part::Whole, IoCommand::Page(PageCommand::List { from, bytes })) => {
+            PageAsk::List { next: from, listed: 0, bytes }
+        }
         (Part::Bytes(openftl_bytes::ByteRequest::Flush), _) => PageAsk::Sync,
         (_, other) => unreachable!("{other:?} is no request of a store of pages"),
     }
@@ -307,6 +325,55 @@ impl PartAsk {
     }
 }
 
+/// Bytes of a list of so many pages.
+fn list_bytes(pages: u32) -> usize {
+    size_of::<ListHead>() + pages as usize * size_of::<ListEntry>()
+}
+
+/// Adds pages to an answer, until it is full or the drive has to read before it knows the next one.
+fn go_on_listing(
+    drive: &mut PageFtl,
+    next: &mut u64,
+    listed: &mut u32,
+    bytes: u32,
+    room: &[Frame],
+) -> Begun<PageOutcome> {
+    let most = (bytes as usize).saturating_sub(size_of::<ListHead>()) / size_of::<ListEntry>();
+    let mut pages = Vec::new();
+    let broken = drive.list(*next, most - *listed as usize, &mut pages).err();
+    let mut at = list_bytes(*listed);
+    for (lpid, bytes) in &pages {
+        let entry = ListEntry { lpid: (*lpid).into(), bytes: (*bytes).into(), reserved: 0.into() };
+        put(drive, room, at, entry.as_bytes());
+        at += size_of::<ListEntry>();
+    }
+    *listed += pages.len() as u32;
+    match broken {
+        Some(ListBreak::Waits { from }) => {
+            *next = from;
+            Begun::Waits
+        }
+        Some(ListBreak::Lost { from }) => {
+            Begun::Ended(Err(PageError::Store(StoreError::Unrecovered { lpid: from }, 0)))
+        }
+        None => {
+            let head = ListHead { pages: (*listed).into(), reserved: 0.into() };
+            put(drive, room, 0, head.as_bytes());
+            Begun::Ended(Ok(None))
+        }
+    }
+}
+
+/// Writes bytes to an answer from `at` on.
+fn put(drive: &mut PageFtl, room: &[Frame], mut at: usize, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let count = (BLOCK_BYTES - at % BLOCK_BYTES).min(bytes.len());
+        let (here, rest) = bytes.split_at(count);
+        drive.frames_mut().bytes_mut(room[at / BLOCK_BYTES])[at % BLOCK_BYTES..][..count].copy_from_slice(here);
+        (at, bytes) = (at + count, rest);
+    }
+}
+
 impl ObjectAsk for PageAsk {
     type Drive = PageFtl;
     type Context = PageSessions;
@@ -317,7 +384,7 @@ impl ObjectAsk for PageAsk {
     }
 
     fn bytes_wanted(&self) -> u32 {
-        if let PageAsk::Read { bytes, .. } = self { *bytes } else { 0 }
+        if let PageAsk::Read { bytes, .. } | PageAsk::List { bytes, .. } = self { *bytes } else { 0 }
     }
 
     fn is_ordered(&self) -> bool {
@@ -340,6 +407,7 @@ impl ObjectAsk for PageAsk {
             }
             PageAsk::Read { lpid, offset, .. } => StoreRequest::Read { lpid: *lpid, offset: *offset, frames: room },
             PageAsk::Stat { lpid } => StoreRequest::Stat { lpid: *lpid },
+            PageAsk::List { next, listed, bytes } => return go_on_listing(drive, next, listed, *bytes, room),
             PageAsk::Sync => StoreRequest::Sync,
         };
         match drive.submit(now, tag, request) {
@@ -381,6 +449,7 @@ impl ObjectAsk for PageAsk {
                 0
             }
             (PageAsk::Read { offset, bytes, .. }, Ok(Some(facts))) => facts.bytes.saturating_sub(*offset).min(*bytes),
+            (PageAsk::List { listed, .. }, Ok(_)) => list_bytes(*listed) as u32,
             _ => 0,
         }
     }
@@ -395,7 +464,7 @@ mod tests {
     use openftl_nvme::queue::SubsystemIndex;
     use openftl_pages::Ftl;
     use openftl_parts::Config;
-    use openftl_parts::target::{Durability, Target};
+    use openftl_parts::target::Durability;
 
     const OWNER: ControllerName = ControllerName { subsystem: SubsystemIndex::Nvm(0), id: 1, association: 1 };
     const TICKET: Ticket = Ticket { slot: 0, generation: 0, what: What::Stop };

@@ -32,9 +32,9 @@ use openftl_lab::trial::unwatched;
 use openftl_lab::workload::{Pattern, Workload, WorkloadConfig};
 use openftl_lab::{Binding, Limit, LoadSpec, Measured};
 use openftl_media::{Profile, Timing};
+use openftl_parts::map::cache::CachePolicy;
 use openftl_parts::map::directory::PageSize;
 use openftl_parts::map::memory::{MapBudget, MapMemory};
-use openftl_parts::map::page_cache::CachePolicy;
 use openftl_parts::{Config, Purpose};
 
 /// The experiment.

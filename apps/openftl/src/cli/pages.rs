@@ -4,6 +4,7 @@ use super::number::whole;
 use clap::{Args, Subcommand};
 use openftl_core::units::{ByteSize, Share};
 use openftl_parts::VictimPolicy;
+use openftl_parts::map::memory::MapBudget;
 use std::path::PathBuf;
 
 const PAGES_EXAMPLES: &str = "\
@@ -96,6 +97,7 @@ Examples:
   openftl pages bench --drive drives/eleos.toml --fill 80% --store-writes 6 --seed 2 --json
   openftl pages bench --drive drives/eleos.toml --zipf 0.99 --victim minimum-declining-cost
   openftl pages bench --drive drives/eleos.toml --bytes 1984 --cross-blocks false
+  openftl pages bench --drive drives/eleos.toml --map-memory 10% --zipf 0.99
 
 Whatever the description says, the store is new, in memory, and in virtual time. Write amplification is NAND bytes over bytes that were put;
 beside it stands that of the theory of greedy collection with the same spare flash, for the bytes on media.";
@@ -124,6 +126,9 @@ pub struct PageBench {
     /// Whether a page that fits into one block of 4 KiB may lie in two: true or false [default: as described].
     #[arg(long, value_name = "BOOL")]
     pub cross_blocks: Option<bool>,
+    /// What the map may take of the memory: a share of what it takes at most, like 10%, or bytes, like 1MiB [default: as described].
+    #[arg(long, value_name = "SHARE|SIZE")]
+    pub map_memory: Option<MapBudget>,
     /// Pages of a batch.
     #[arg(long, value_name = "N", default_value = "64", value_parser = whole::<u64>(1, 100_000))]
     pub batch: u64,

@@ -32,6 +32,9 @@ struct Measured {
     used_bytes: u64,
     flash_bytes: u64,
     map_bytes: u64,
+    /// Leaves of the map that were read because they were not in memory, and written.
+    map_leaves_read: u64,
+    map_leaves_written: u64,
     batch: u64,
     durable: bool,
     seed: u64,
@@ -79,6 +82,9 @@ pub fn run(arguments: &PageBench) -> Result<(), Failure> {
     let mut drive = PageDrive::read(&arguments.drive)?;
     if let Some(cross_blocks) = arguments.cross_blocks {
         drive.let_cross_blocks(cross_blocks);
+    }
+    if let Some(budget) = arguments.map_memory {
+        drive.limit_map(budget);
     }
     if let Some(victim) = arguments.victim {
         drive.clean_by(victim)?;
@@ -148,6 +154,8 @@ fn measure(arguments: &PageBench, drive: &PageDrive, store: &PageFtl, pages: u64
         used_bytes,
         flash_bytes,
         map_bytes: store.map_bytes(),
+        map_leaves_read: statistics.map_pages_read,
+        map_leaves_written: of_pages.leaves_written,
         batch: arguments.batch,
         durable: arguments.durable,
         seed: arguments.seed,
@@ -199,6 +207,15 @@ fn told(measured: &Measured) -> String {
     _ = writeln!(text, "  padding      {:>10}", ByteSize(measured.padded_bytes).to_string());
     let (log, carried) = (ByteSize(measured.log_bytes).to_string(), ByteSize(measured.carried_bytes));
     _ = writeln!(text, "  log          {log:>10}   of which {carried} are pages");
+    let [read, written] = [measured.map_leaves_read, measured.map_leaves_written];
+    if read > 0 {
+        let written = ByteSize(written * BLOCK_BYTES as u64).to_string();
+        _ = writeln!(
+            text,
+            "  map          {written:>10}   and {} read, for {read} pages of it that were not in memory",
+            ByteSize(read * BLOCK_BYTES as u64)
+        );
+    }
     _ = writeln!(text, "  NAND         {:>10}", ByteSize(*nand_bytes).to_string());
     _ = writeln!(
         text,

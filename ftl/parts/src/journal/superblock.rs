@@ -46,7 +46,7 @@
 //! | | gaps: first LSN that does not count, first that counts again (8 bytes each) |
 
 use crate::accounts::life::{Life, LifeBytes};
-use crate::map::{Width, directory::PageSize, page_cache::CachePolicy};
+use crate::map::{Width, cache::CachePolicy, directory::PageSize};
 use crate::placement_name::{HANDLES_MAX, OBJECTS_MAX, PlacementName};
 use crate::words::{METADATA_COPIES, TenantNote};
 use openftl_core::checksum::crc32c;

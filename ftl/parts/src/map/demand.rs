@@ -26,9 +26,10 @@
 //! and notes the old places, and [`DemandMap::end_merge`] says, when the new page is on media, which of these are invalid now.
 //! Changes go on in between: what was taken in and has changed again stays, settled.
 
+use super::cache::CachePolicy;
 use super::changes::{Before, Change, Changes};
 use super::directory::{Copies, Directory, PageSize, Places};
-use super::page_cache::{CachePolicy, PageCache};
+use super::page_cache::PageCache;
 use super::pins::PinnedPages;
 use super::{Entry, Place, Width};
 use crate::words::METADATA_COPIES;

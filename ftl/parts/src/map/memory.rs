@@ -9,10 +9,10 @@
 //! The pool belongs to changes and pages in memory together: pages leave where changes come, but an eighth is always theirs.
 
 use super::Width;
+use super::cache::CachePolicy;
 use super::changes::Changes;
 use super::demand::DemandMap;
 use super::directory::PageSize;
-use super::page_cache::CachePolicy;
 use crate::words::TRANSACTION_BLOCKS_MAX;
 use openftl_core::Geometry;
 use openftl_core::units::{ByteSize, Share, UnitError};

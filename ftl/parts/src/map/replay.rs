@@ -68,8 +68,8 @@ impl Replay {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cache::CachePolicy;
     use super::super::directory::PageSize;
-    use super::super::page_cache::CachePolicy;
     use super::*;
     use crate::map::Width;
     use openftl_core::Ppa;

@@ -198,7 +198,11 @@ fn payload_bytes(part: Part, command: &IoCommand) -> u64 {
         (Part::Whole, IoCommand::Zone(ZoneCommand::Extend { bytes, .. })) => u64::from(*bytes),
         (
             Part::Whole,
-            IoCommand::Page(PageCommand::Write(PagePart { bytes, .. }) | PageCommand::Read { bytes, .. }),
+            IoCommand::Page(
+                PageCommand::Write(PagePart { bytes, .. })
+                | PageCommand::Read { bytes, .. }
+                | PageCommand::List { bytes, .. },
+            ),
         ) => u64::from(*bytes),
         (
             Part::Whole,

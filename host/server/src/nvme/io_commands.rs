@@ -73,7 +73,9 @@ impl NvmeConnection {
             IoCommand::Page(PageCommand::Open) => {
                 return self.collect(slot, size_of::<SessionId>() as u32, turn);
             }
-            IoCommand::Page(PageCommand::Write(_) | PageCommand::Read { .. } | PageCommand::Stat { .. }) => Part::Whole,
+            IoCommand::Page(
+                PageCommand::Write(_) | PageCommand::Read { .. } | PageCommand::Stat { .. } | PageCommand::List { .. },
+            ) => Part::Whole,
             IoCommand::Page(command) => return self.answer_page_command(slot, command, turn),
             IoCommand::OpenChannel(_) | IoCommand::Zone(_) | IoCommand::Value(_) => Part::Whole,
             IoCommand::Flush if io.namespace == ALL_NAMESPACES => {

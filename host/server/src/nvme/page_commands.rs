@@ -2,10 +2,10 @@
 
 use openftl_nvme::command::PageCommand;
 use openftl_nvme::command::pages::refusal_of;
-use openftl_nvme::wire::pages::{ListEntry, ListHead, PAGE_BYTES_MAX, PageStat, StoreReport, read_result};
-use openftl_nvme::{Answer, IoCommand, Status};
+use openftl_nvme::wire::pages::{PAGE_BYTES_MAX, PageStat, StoreReport, read_result};
+use openftl_nvme::{Answer, IoCommand};
 use openftl_nvme_tcp::target::Slot;
-use openftl_pages::{SessionId, StoreError, StoreTarget};
+use openftl_pages::{SessionId, StoreError};
 use zerocopy::IntoBytes;
 
 use super::{NvmeConnection, Turn};
@@ -42,11 +42,6 @@ impl NvmeConnection {
     ) -> Result<(), Over> {
         let export = self.commands[slot.index()].as_ref().expect("it has just begun").export;
         let owner = self.queue.as_ref().expect("there is a queue").controller();
-        if let PageCommand::List { bytes, .. } = command
-            && !self.book(slot, 2 * bytes as usize, turn)
-        {
-            return self.finish(slot, Answer::from(Status::NAMESPACE_NOT_READY), turn);
-        }
         let (drive, sessions) = turn.served[export].sessions().expect("a store of pages");
         let mut data = Vec::new();
         let done: Result<(), StoreError> = match command {
@@ -55,18 +50,6 @@ impl NvmeConnection {
             PageCommand::Session { session } => sessions.report(owner, session, drive).map(|report| {
                 data.extend_from_slice(report.as_bytes());
             }),
-            PageCommand::List { from, bytes } => {
-                let most = (bytes as usize - size_of::<ListHead>()) / size_of::<ListEntry>();
-                let pages = drive.list(from, most);
-                data.reserve(size_of::<ListHead>() + pages.len() * size_of::<ListEntry>());
-                let head = ListHead { pages: (pages.len() as u32).into(), reserved: 0.into() };
-                data.extend_from_slice(head.as_bytes());
-                for (lpid, bytes) in pages {
-                    let entry = ListEntry { lpid: lpid.into(), bytes: bytes.into(), reserved: 0.into() };
-                    data.extend_from_slice(entry.as_bytes());
-                }
-                Ok(())
-            }
             PageCommand::Store => {
                 let report = StoreReport {
                     pages: drive.pages().into(),
@@ -78,7 +61,11 @@ impl NvmeConnection {
                 data.extend_from_slice(report.as_bytes());
                 Ok(())
             }
-            PageCommand::Write(_) | PageCommand::Read { .. } | PageCommand::Open | PageCommand::Stat { .. } => {
+            PageCommand::Write(_)
+            | PageCommand::Read { .. }
+            | PageCommand::Open
+            | PageCommand::Stat { .. }
+            | PageCommand::List { .. } => {
                 unreachable!("these are requests, or wait for data")
             }
         };
@@ -100,12 +87,16 @@ impl NvmeConnection {
         let command = self.commands[slot.index()].as_mut().expect("it is under way");
         let io = command.io.expect("an I/O command").command;
         let served = &mut turn.served[export];
-        if let (IoCommand::Page(PageCommand::Read { .. }), Ok(Some(facts)), false) =
-            (io, outcome, self.session.is_terminated())
-        {
+        let result = match (io, outcome) {
+            (IoCommand::Page(PageCommand::Read { .. }), Ok(Some(facts))) => {
+                Some(read_result(facts.bytes, facts.version))
+            }
+            (IoCommand::Page(PageCommand::List { .. }), Ok(_)) => Some(0),
+            _ => None,
+        };
+        if let Some(result) = result.filter(|_| !self.session.is_terminated()) {
             // What is sent may be less than what there was room for.
             self.bytes -= command.held - served.length(id);
-            let result = read_result(facts.bytes, facts.version);
             return self.send_read(slot, export, id, Answer::of(result), turn);
         }
         served.release(id);
