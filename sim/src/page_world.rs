@@ -391,7 +391,7 @@ impl PageWorld {
     /// # Panics
     /// If the drive cannot say.
     pub fn listed(&mut self) -> Vec<(u64, u32)> {
-        let mut clock = self.clock.clone();
+        let mut clock = self.clock;
         let listed = self.ftl().list_now(0, usize::MAX, &mut clock).unwrap_or_else(|error| panic!("{error}"));
         self.rig.clock = clock;
         listed

@@ -1,8 +1,8 @@
 //! Verifying the pages of a drive: every one is read, and says that it is that page.
 
+use crate::area::lost;
 use crate::drive::PageFtl;
 use crate::reads::{ReadFor, Wanted};
-use crate::replaying::lost;
 use crate::request::{ListBreak, StoreTarget};
 use openftl_blocks::check::CheckReport;
 use openftl_core::Clock;

@@ -12,8 +12,8 @@
 //! part of the log which the anchor will begin with.
 
 use crate::drive::PageFtl;
-use crate::index::NextToWrite;
 use crate::layout::{Anchor, SESSION_BLOCKS};
+use crate::looked::NextToWrite;
 use crate::pages::VERSIONS_RESERVED;
 use crate::place::COUNT_MAX;
 use openftl_core::{BLOCK_BYTES, FrameForm};

@@ -9,7 +9,7 @@
 //! Pages are found by their headers, one behind the other; blocks say where the first page begins in them, so that a block that is lost costs the
 //! pages that reach into it, and no others.
 
-use crate::index::Looked;
+use crate::looked::Looked;
 use crate::open_chunk::{Owner, Stream};
 use crate::pages::{Frontiers, PageChunk, Pages};
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place, grains_of};

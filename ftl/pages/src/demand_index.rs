@@ -16,8 +16,8 @@
 //! When changes take most of their part of the memory, a checkpoint is due; when they take all of it, nothing more is committed or moved until some leaves
 //! were written.
 
-use crate::index::{IndexMemory, LeafToWrite, Looked, NextToWrite};
 use crate::leaf::Leaf;
+use crate::looked::{IndexMemory, LeafToWrite, Looked, NextToWrite};
 use crate::place::Place;
 use openftl_core::BLOCK_BYTES;
 use openftl_parts::map::cache::{Cache, CachePolicy, Cached};

@@ -5,7 +5,7 @@
 
 use crate::checkpointing::{Checkpoint, Naming};
 use crate::error::{StoreError, expect_length};
-use crate::index::Looked;
+use crate::looked::Looked;
 use crate::open_chunk::{Owner, Stream};
 use crate::pages::{PageStatistics, Pages};
 use crate::place::{GRAIN_BYTES, HEADER_BYTES, Header, Kind, Place, grains_of};

@@ -1,5 +1,6 @@
 //! The store of pages as one of many drives.
 
+use crate::area::{self, lost};
 use crate::checkpointing::Checkpoint;
 use crate::drive::PageFtl;
 use crate::finding;
@@ -7,7 +8,6 @@ use crate::index::Index;
 use crate::pages::Pages;
 use crate::place::{OWN_BYTES_MAX, PAGE_BYTES_MAX, Place};
 use crate::repairing;
-use crate::replaying::lost;
 use crate::sizing::{LEAST, page_bytes_max, pages_for};
 use crate::tenancy::note;
 use openftl_blocks::{BlockFtl, CheckReport, Ftl};
@@ -219,7 +219,7 @@ impl PageFtl {
         self.checkpoint_now(clock)?;
         let first = self.pages.layout.slot_block(0);
         let is_old =
-            |slot: &u32| finding::is_mapped(&self.ftl, first + u64::from(*slot)) && !self.pages.index.has_slot(*slot);
+            |slot: &u32| area::is_mapped(&self.ftl, first + u64::from(*slot)) && !self.pages.index.has_slot(*slot);
         let old: Vec<u32> = (0..self.pages.layout.slots).filter(is_old).collect();
         for slot in old {
             let trim = Request::Trim { first: first + u64::from(slot), blocks: 1, durability: Durability::Volatile };

@@ -14,63 +14,12 @@
 
 use crate::demand_index::{DemandIndex, least_bytes};
 use crate::leaf::Leaf;
+use crate::looked::{IndexMemory, LeafToWrite, Looked, NextToWrite};
 use crate::place::Place;
 use crate::whole_index::WholeIndex;
 use openftl_core::BLOCK_BYTES;
 use openftl_parts::map::cache::CachePolicy;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What the index may take of the memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct IndexMemory {
-    /// Bytes, all counted.
-    pub bytes: u64,
-    /// Which leaves stay.
-    pub policy: CachePolicy,
-}
-
-impl IndexMemory {
-    /// The least that an index with so many slots takes, whose leaves have so many pages at most.
-    #[must_use]
-    pub fn least(slots: u32, policy: CachePolicy, leaf_pages: usize) -> u64 {
-        least_bytes(slots, policy, leaf_pages)
-    }
-}
-
-/// What the index says of a page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Looked {
-    /// It is there, or nowhere.
-    At(Option<Place>),
-    /// That is in the leaf of this slot, which is not in memory, and will be read.
-    Missing(u32),
-    /// The medium has lost that leaf.
-    Lost,
-}
-
-/// A leaf that is to be written, to which block.
-pub struct LeafToWrite {
-    /// Its first number.
-    pub first: u64,
-    /// Its block, among those for leaves.
-    pub slot: u32,
-    /// As it is to be written.
-    pub leaf: Leaf,
-    /// It has nothing, and the block is to be given back.
-    pub is_gone: bool,
-    /// It has changes that do not count yet.
-    pub stays_dirty: bool,
-}
-
-/// What is to be written so that a leaf is.
-pub enum NextToWrite {
-    /// Nothing.
-    None,
-    /// The leaf has to be read before.
-    Missing,
-    /// This one. If it is another one, that leaf comes later.
-    Leaf(LeafToWrite),
-}
 
 /// What pages add up to.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -153,6 +102,12 @@ impl Index {
         let mut index = WholeIndex::new(slots, leaf_pages);
         index.take_last(taken);
         Index { kind: Kind::Whole(index), sums: Sums::default() }
+    }
+
+    /// The least memory that an index with so many slots takes, whose leaves have so many pages at most.
+    #[must_use]
+    pub fn least_memory(slots: u32, policy: CachePolicy, leaf_pages: usize) -> u64 {
+        least_bytes(slots, policy, leaf_pages)
     }
 
     fn whole(&self) -> &WholeIndex {

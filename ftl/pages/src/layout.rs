@@ -19,7 +19,7 @@
 //! | | 56-63 | bytes of memory that the map may take; 0: all leaves are in memory |
 //! | | 64 | chunks that the log is in, or may be in by now, 4 bytes each |
 
-use crate::index::IndexMemory;
+use crate::looked::IndexMemory;
 use crate::place::COUNT_MAX;
 use openftl_core::{BLOCK_BYTES, ChunkId};
 use openftl_parts::map::cache::CachePolicy;

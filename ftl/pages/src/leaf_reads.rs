@@ -2,44 +2,15 @@
 
 use crate::drive::{OWN_LEAF, PageFtl};
 use crate::error::StoreError;
-use crate::index::Looked;
-use crate::reads::Wanted;
-use openftl_core::{Frame, FrameForm};
-use openftl_parts::flash::Flash;
+use crate::looked::Looked;
 use openftl_parts::target::{BlockTarget, IoError, Request};
-use std::collections::BTreeMap;
-
-/// See the module.
-#[derive(Default)]
-pub(crate) struct LeafReads {
-    /// There are to be frames for them.
-    pub has_frames: bool,
-    frames: Vec<Frame>,
-    /// Those under way, by the slots of the leaves.
-    under_way: BTreeMap<u32, Frame>,
-    /// Pages that are to be read, by the slots of the leaves that they wait for.
-    pub waiting: BTreeMap<u32, Vec<Wanted>>,
-}
-
-impl LeafReads {
-    /// There are none yet, and to be none unless so.
-    pub(crate) fn new(has_frames: bool) -> LeafReads {
-        LeafReads { has_frames, ..LeafReads::default() }
-    }
-
-    /// Takes back frames for so many reads, before a host can.
-    pub(crate) fn keep_frames(&mut self, flash: &mut Flash, reads_max: usize) {
-        while self.frames.len() + self.under_way.len() < reads_max {
-            let Some(frame) = flash.frames.acquire(FrameForm::Bytes) else { return };
-            self.frames.push(frame);
-        }
-    }
-}
 
 impl PageFtl {
     /// Begins to read leaves that are missing. Returns whether any is.
     pub(crate) fn read_leaves(&mut self) -> bool {
         let mut has_acted = false;
+        let reads_max = self.pages.index.reads_max();
+        self.pages.leaf_reads.keep_frames(&mut self.ftl.flash, reads_max);
         while let Some(frame) = self.pages.leaf_reads.frames.pop() {
             let Some(slot) = self.pages.index.next_to_read() else {
                 self.pages.leaf_reads.frames.push(frame);

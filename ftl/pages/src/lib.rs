@@ -34,6 +34,7 @@
 //! | [`place`] | where a page is, and its header |
 //! | [`leaf`] | a piece of the map |
 //! | [`index`] | the map |
+//! | [`looked`] | what it says when it is asked |
 //! | `whole_index`, `demand_index` | the map in memory, and on media |
 //! | `leaf_reads` | leaves of it that are read when they are asked for |
 //! | [`session`] | sessions, and batches that are not committed |
@@ -49,6 +50,7 @@
 //! | `victim`, `cleaning` | which chunk is cleaned, and how |
 //! | `logging` | from the queue to the log |
 //! | `checkpointing` | from the log to the leaves |
+//! | `area` | the area as it is read when a drive is opened |
 //! | `finding`, `replaying` | what is found of pages when a drive is opened, and of the log |
 //! | `seen_log` | what else is seen of the log, and what that says of a group that is missing |
 //! | `repairing` | the index, rebuilt from the headers of pages |
@@ -62,6 +64,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod area;
 pub mod blocking;
 mod checking;
 mod checkpointing;
@@ -81,6 +84,7 @@ pub mod leaf;
 mod leaf_reads;
 pub mod log;
 mod logging;
+pub mod looked;
 pub mod open_chunk;
 mod pages;
 pub mod place;

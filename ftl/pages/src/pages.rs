@@ -1,14 +1,14 @@
 //! All pages of a drive: the map, the chunks that hold them, and what is on its way between them.
 
 use crate::heat::{Heat, PutBefore};
-use crate::index::{Index, IndexMemory};
+use crate::index::Index;
 use crate::layout::{Anchor, LOG_SPARES, Layout};
-use crate::leaf_reads::LeafReads;
 use crate::log::Log;
+use crate::looked::IndexMemory;
 use crate::open_chunk::{Beside, OpenChunk};
 use crate::place::{COUNT_MAX, GRAINS_PER_BLOCK, Place, grains_of};
 use crate::queue::Queue;
-use crate::reads::{Carried, PageReads};
+use crate::reads::{Carried, LeafReads, PageReads};
 use crate::session::Sessions;
 use crate::victim::{Cleaning, Window};
 use openftl_core::{BLOCK_BYTES, ChunkId, Frame, FrameForm, Geometry, PuId};
@@ -251,7 +251,7 @@ impl Pages {
     pub(crate) fn index_memory(&self, made_with: Option<IndexMemory>) -> Result<Option<IndexMemory>, OpenError> {
         let Some(MapMemory { budget, policy, .. }) = self.memory_asked else { return Ok(made_with) };
         let whole = u64::from(self.layout.slots) * BLOCK_BYTES as u64;
-        let least = IndexMemory::least(self.layout.slots, policy, self.leaf_pages);
+        let least = Index::least_memory(self.layout.slots, policy, self.leaf_pages);
         let bytes = budget.bytes(whole, least);
         if bytes < least {
             let text = format!(
@@ -281,7 +281,6 @@ impl Pages {
             let Some(frame) = flash.frames.acquire(FrameForm::Bytes) else { break };
             self.kept_frames.push(frame);
         }
-        self.leaf_reads.keep_frames(flash, self.index.reads_max());
     }
 
     /// As many frames, or none; with `may_use_kept` also of those that are kept.

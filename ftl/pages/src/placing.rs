@@ -3,7 +3,7 @@
 //! Several chunks are written side by side, on parallel units of their own. A page goes to the one whose turn it is, and all of it to the same
 //! one; the turn goes on when a unit is full.
 
-use crate::index::Looked;
+use crate::looked::Looked;
 use crate::open_chunk::{Beside, InFlight, NO_HEAD, OpenChunk, Owner, PageUnit, Stream, UnitState};
 use crate::pages::{Frontiers, PageChunk, Pages};
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, Header, Kind, Place, grains_of};

@@ -4,7 +4,7 @@
 //! if not, it is read once more.
 
 use crate::error::StoreError;
-use crate::index::Looked;
+use crate::looked::Looked;
 use crate::open_chunk::NO_HEAD;
 use crate::pages::Pages;
 use crate::place::{GRAIN_BYTES, HEADER_BYTES, Header, Kind, Place};

@@ -2,7 +2,8 @@
 
 use crate::place::Place;
 use crate::request::StoreDone;
-use openftl_core::Frame;
+use openftl_core::{Frame, FrameForm};
+use openftl_parts::flash::Flash;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a read is for.
@@ -59,5 +60,32 @@ impl PageReads {
     /// Whether no page is being read, or waits for frames.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.all.iter().all(Option::is_none)
+    }
+}
+
+/// Leaves of the map that are being read.
+#[derive(Default)]
+pub(crate) struct LeafReads {
+    /// There are to be frames for them.
+    pub has_frames: bool,
+    pub frames: Vec<Frame>,
+    /// Those under way, by the slots of the leaves.
+    pub under_way: BTreeMap<u32, Frame>,
+    /// Pages that are to be read, by the slots of the leaves that they wait for.
+    pub waiting: BTreeMap<u32, Vec<Wanted>>,
+}
+
+impl LeafReads {
+    /// There are none yet, and to be none unless so.
+    pub(crate) fn new(has_frames: bool) -> LeafReads {
+        LeafReads { has_frames, ..LeafReads::default() }
+    }
+
+    /// Takes back frames for so many reads, before a host can.
+    pub(crate) fn keep_frames(&mut self, flash: &mut Flash, reads_max: usize) {
+        while self.frames.len() + self.under_way.len() < reads_max {
+            let Some(frame) = flash.frames.acquire(FrameForm::Bytes) else { return };
+            self.frames.push(frame);
+        }
     }
 }

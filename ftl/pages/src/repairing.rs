@@ -21,8 +21,9 @@
 //! | the superblock says it no more | the drive is as any other |
 //! | the chunks of the old log are given back | the same |
 
+use crate::area::{READ_BLOCKS, is_mapped, session_blocks};
 use crate::error::expect_length;
-use crate::finding::{is_mapped, live_chunks, session_blocks, take_chunks};
+use crate::finding::{live_chunks, take_chunks};
 use crate::index::Index;
 use crate::last_word::{AtPlace, Evidence, Fate, Said, Word};
 use crate::layout::Anchor;
@@ -34,7 +35,7 @@ use crate::place::{Kind, Place, grains_of, possible};
 use crate::placing::is_of;
 use crate::reads::Carried;
 use crate::record::{Put, Record, read_records};
-use crate::replaying::{READ_BLOCKS, for_each_in, groups_in, read_chunk, read_window};
+use crate::replaying::{for_each_in, groups_in, read_chunk, read_window};
 use crate::request::SessionId;
 use crate::seen_log::{FoundBlock, FoundGroup, SeenLog};
 use crate::session::Sessions;

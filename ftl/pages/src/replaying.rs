@@ -11,7 +11,7 @@
 //! never durable, and does not count. Neither does it later: what is written from then on has greater versions than all that was found, and versions
 //! only grow from group to group.
 
-use crate::finding::{LiveGrains, hold};
+use crate::area::{LiveGrains, READ_BLOCKS, expect_place, hold, lost};
 use crate::layout::{Anchor, LOG_SPARES};
 use crate::log::Placed;
 use crate::open_chunk::{OpenChunk, Stream};
@@ -26,7 +26,7 @@ use crate::seen_log::{FoundBlock, FoundGroup, Last, SeenLog};
 use crate::victim::Window;
 use openftl_blocks::block_ftl::BlockFtl;
 use openftl_core::checksum::crc32c;
-use openftl_core::{AddressFormat, ChunkId, Clock, Frame, Geometry};
+use openftl_core::{AddressFormat, ChunkId, Clock, Frame};
 use openftl_media::Completion;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::chunk_table::ChunkUse;
@@ -36,24 +36,6 @@ use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::words::Access;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// Blocks that are read at a time.
-pub(crate) const READ_BLOCKS: usize = 64;
-
-pub(crate) fn lost(text: String) -> OpenError {
-    OpenError::IndexLost(text)
-}
-
-pub(crate) fn expect_place(geometry: &Geometry, lpid: u64, place: Place) -> Result<(), OpenError> {
-    if place == Place::LOST {
-        return Ok(());
-    }
-    let format = geometry.format();
-    let is_there = place.has_length()
-        && geometry.has_chunk(place.chunk(format))
-        && place.blocks(format).end <= geometry.blocks_per_chunk;
-    is_there.then_some(()).ok_or_else(|| lost(format!("page {lpid} is said to be where the device has no blocks")))
-}
 
 /// What the log has said.
 #[derive(Default)]

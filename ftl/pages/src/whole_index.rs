@@ -2,8 +2,8 @@
 //!
 //! A leaf that has changed is *dirty* until a checkpoint writes it to its block. A leaf that took a part of another one is written before that.
 
-use crate::index::{LeafToWrite, NextToWrite};
 use crate::leaf::Leaf;
+use crate::looked::{LeafToWrite, NextToWrite};
 use crate::place::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

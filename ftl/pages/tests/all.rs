@@ -2,6 +2,7 @@
 
 mod crash_points;
 mod explorer;
+mod index_on_media;
 mod machine_crash;
 mod recoveries;
 mod repair;

@@ -38,16 +38,16 @@ fn cases() -> impl Iterator<Item = Case> {
 
 impl Case {
     fn memory(self, slots: u32) -> Option<IndexMemory> {
-        let least = IndexMemory::least(slots, self.policy, self.leaf_pages);
+        let least = Index::least_memory(slots, self.policy, self.leaf_pages);
         self.beyond.map(|beyond| IndexMemory { bytes: least + beyond, policy: self.policy })
     }
 
-    fn new(self, slots: u32) -> Index {
+    fn make(self, slots: u32) -> Index {
         Index::new(slots, self.leaf_pages, self.memory(slots))
     }
 
     fn open(self, slots: u32, medium: &Medium) -> Index {
-        let mut index = self.new(slots);
+        let mut index = self.make(slots);
         let mut ends = Vec::new();
         for (slot, block) in medium {
             let leaf = Leaf::read(block, self.leaf_pages).unwrap();
@@ -145,7 +145,7 @@ fn write_all(index: &mut Index, medium: &mut Medium) {
 fn what_is_written_is_found_again() {
     for case in cases() {
         let slots = if case.leaf_pages < 100 { 2000 } else { 200 };
-        let (mut index, mut model, mut medium) = (case.new(slots), BTreeMap::new(), Medium::new());
+        let (mut index, mut model, mut medium) = (case.make(slots), BTreeMap::new(), Medium::new());
         let mut x = 9_u64;
         for round in 0..20 {
             for _ in 0..500 {
@@ -184,7 +184,7 @@ fn what_is_written_is_found_again() {
 #[test]
 fn leaves_are_written_as_they_were_when_it_began() {
     for case in cases() {
-        let (mut index, mut medium, mut x) = (case.new(2000), Medium::new(), 5);
+        let (mut index, mut medium, mut x) = (case.make(2000), Medium::new(), 5);
         let mut model: BTreeMap<u64, Place> = BTreeMap::new();
         for round in 0..30 {
             for _ in 0..40 {
@@ -230,7 +230,7 @@ fn an_index_beside_another_one_takes_its_slots_last() {
 #[test]
 fn pages_of_a_split_that_was_written_in_part_do_not_come_back_when_they_are_deleted() {
     for case in cases().filter(|case| case.leaf_pages <= 20) {
-        let (mut index, mut medium) = (case.new(100), Medium::new());
+        let (mut index, mut medium) = (case.make(100), Medium::new());
         (0..case.leaf_pages as u64).for_each(|lpid| _ = set(&mut index, &Medium::new(), lpid * 3, Some(place(lpid))));
         write_all(&mut index, &mut medium);
         let end = (case.leaf_pages as u64 - 1) * 3;
@@ -254,7 +254,7 @@ fn pages_of_a_split_that_was_written_in_part_do_not_come_back_when_they_are_dele
 #[test]
 fn a_split_that_was_written_in_part_loses_no_page() {
     for case in cases() {
-        let mut before = case.new(1000);
+        let mut before = case.make(1000);
         (0..1000).for_each(|lpid| _ = set(&mut before, &Medium::new(), lpid * 3, Some(place(lpid))));
         let mut medium = Medium::new();
         write_all(&mut before, &mut medium);
@@ -276,7 +276,7 @@ fn a_split_that_was_written_in_part_loses_no_page() {
 #[test]
 fn a_leaf_that_cannot_be_read_is_lost_and_the_others_are_not() {
     let case = Case { beyond: Some(0), leaf_pages: 8, policy: CachePolicy::Lru };
-    let (mut index, mut medium) = (case.new(100), Medium::new());
+    let (mut index, mut medium) = (case.make(100), Medium::new());
     (0..700).for_each(|lpid| _ = set(&mut index, &Medium::new(), lpid, Some(place(lpid))));
     write_all(&mut index, &mut medium);
     let mut index = case.open(100, &medium);
