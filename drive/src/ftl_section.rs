@@ -198,10 +198,8 @@ impl FtlSection {
             }
             FtlKind::Pages | FtlKind::Values => {
                 // Pages are cleaned, too, and have a map.
-                let (noun, heeded) = match kind {
-                    FtlKind::Pages => ("pages", &["victim", "map_memory", "map_cache"][..]),
-                    _ => ("values", &["victim"][..]),
-                };
+                let noun = if kind == FtlKind::Pages { "pages" } else { "values" };
+                let heeded = ["victim", "map_memory", "map_cache"];
                 let all = [&blocks[..], &zones[..], &segments[..]].concat();
                 let not_heeded = all.into_iter().find(|(field, given)| *given && !heeded.contains(field));
                 let no_use = |(field, _): (&str, bool)| Err(format!("{field} is of no use to {noun}; leave it away"));

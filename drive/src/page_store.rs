@@ -200,7 +200,7 @@ impl<M: Media> BlockingStore for PageStore<M> {
     fn list(&self, from: u64, most: usize) -> Result<Vec<(u64, u32)>, StoreFailure> {
         let owner = self.dispatcher.own().map_err(gone)?;
         let (mut found, mut next) = (Vec::new(), from);
-        let list = |owned: &mut Owned<PageFtl<M>>| match owned.drive.list(next, most, &mut found) {
+        let list = |owned: &mut Owned<PageFtl<M>>| match owned.drive.list(next..=u64::MAX, most, &mut found) {
             Ok(()) => Until::Found(Ok(())),
             Err(ListBreak::Lost { from }) => Until::Found(Err(StoreError::Unrecovered { lpid: from })),
             Err(ListBreak::Waits { from }) => {

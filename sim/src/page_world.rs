@@ -392,7 +392,8 @@ impl PageWorld {
     /// If the drive cannot say.
     pub fn listed(&mut self) -> Vec<(u64, u32)> {
         let mut clock = self.clock;
-        let listed = self.ftl().list_now(0, usize::MAX, &mut clock).unwrap_or_else(|error| panic!("{error}"));
+        let listed =
+            self.ftl().list_now(0..=u64::MAX, usize::MAX, &mut clock).unwrap_or_else(|error| panic!("{error}"));
         self.rig.clock = clock;
         listed
     }

@@ -8,6 +8,7 @@ use openftl_blocks::check::CheckReport;
 use openftl_core::Clock;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::target::Target;
+use std::ops::RangeInclusive;
 
 /// Pages that are read at a time.
 const READS: usize = 64;
@@ -17,11 +18,17 @@ impl PageFtl {
     ///
     /// # Errors
     /// If the device stops answering, or has lost a part of the map.
-    pub fn list_now(&mut self, from: u64, most: usize, clock: &mut dyn Clock) -> Result<Vec<(u64, u32)>, OpenError> {
-        let (mut found, mut done, mut next) = (Vec::new(), Vec::new(), from);
+    pub fn list_now(
+        &mut self,
+        lpids: RangeInclusive<u64>,
+        most: usize,
+        clock: &mut dyn Clock,
+    ) -> Result<Vec<(u64, u32)>, OpenError> {
+        let (mut found, mut done) = (Vec::new(), Vec::new());
+        let mut next = *lpids.start();
         loop {
             self.ftl.flash.now = self.ftl.flash.now.max(clock.now());
-            match self.list(next, most, &mut found) {
+            match self.list(next..=*lpids.end(), most, &mut found) {
                 Ok(()) => break,
                 Err(ListBreak::Lost { from }) => {
                     return Err(lost(format!("a piece of the map, with page {from}, cannot be read")));
@@ -33,6 +40,14 @@ impl PageFtl {
         }
         self.done.append(&mut done);
         Ok(found)
+    }
+
+    /// Bytes of a page that is committed, if there is one; 0: the medium has lost it. Waits for a part of the map.
+    ///
+    /// # Errors
+    /// As of [`PageFtl::list_now`].
+    pub fn bytes_now(&mut self, lpid: u64, clock: &mut dyn Clock) -> Result<Option<u32>, OpenError> {
+        Ok(self.list_now(lpid..=lpid, 1, clock)?.first().map(|(_, bytes)| *bytes))
     }
 
     /// Verifies area and metadata as [`openftl_blocks::BlockFtl::check`] does, and each page. `progress` is told the blocks and pages done and
@@ -51,7 +66,7 @@ impl PageFtl {
         let area = u64::from(self.pages.layout.area_blocks());
         let (mut from, mut verified) = (Some(0), 0);
         while let Some(first) = from {
-            let some = self.list_now(first, READS, clock)?;
+            let some = self.list_now(first..=u64::MAX, READS, clock)?;
             from = some.last().and_then(|(lpid, _)| lpid.checked_add(1));
             for (lpid, _) in &some {
                 self.ftl.flash.now = self.ftl.flash.now.max(clock.now());

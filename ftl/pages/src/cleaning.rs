@@ -333,7 +333,7 @@ impl Pages {
         if self.chunks[&chunk].live > 0 {
             let is_there = |place: Place| place != Place::LOST && place.chunk(flash.format) == chunk;
             let mut left = Vec::new();
-            let listed = self.index.list(left_from, &mut |lpid, place| {
+            let listed = self.index.list(left_from..=u64::MAX, &mut |lpid, place| {
                 left.extend(is_there(place).then_some((lpid, place)));
                 // Leaves that are to change are in memory until then.
                 left.is_empty()

@@ -33,6 +33,9 @@ const CHANGES_PART: usize = 2;
 /// The fewest leaves that a budget has room for: half of them for changes, one that is read, and one that was read before.
 const LEAVES_MIN: usize = 4;
 
+/// Leaves that may be in memory in any case: who needs some together, and does not hold them, finds all of them.
+const LEAVES_KEPT: usize = 4;
+
 /// A third of the nodes of a tree is empty.
 const fn in_tree<T>() -> usize {
     size_of::<T>() * 3 / 2
@@ -64,7 +67,7 @@ fn fixed_bytes(slots: u32, policy: CachePolicy) -> usize {
 
 /// The least memory that an index with so many slots takes, whose leaves have so many pages at most.
 pub(crate) fn least_bytes(slots: u32, policy: CachePolicy, leaf_pages: usize) -> u64 {
-    (fixed_bytes(slots, policy) + LEAVES_MIN * leaf_bytes_max(leaf_pages)) as u64
+    (fixed_bytes(slots, policy) + (LEAVES_MIN + LEAVES_KEPT) * leaf_bytes_max(leaf_pages)) as u64
 }
 
 /// What is known of a leaf, in memory or not.
@@ -228,6 +231,10 @@ impl DemandIndex {
         (cache + self.held_bytes + self.changes_bytes + self.leaves.len() * BYTES_PER_LEAF) as u64
     }
 
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max as u64
+    }
+
     pub(crate) fn reads_max(&self) -> usize {
         self.reads_max
     }
@@ -284,6 +291,11 @@ impl DemandIndex {
         known.held.as_ref().map(|held| &held.leaf).or(cached).expect("the leaf is in memory").get(lpid)
     }
 
+    /// Whether the medium has lost the leaf of page `lpid`.
+    pub(crate) fn is_lost(&self, lpid: u64) -> bool {
+        self.known(lpid).1.slot.is_some_and(|slot| self.lost.contains(&slot))
+    }
+
     /// The leaf of page `lpid` stays in memory until [`DemandIndex::release`]. Returns false if it is to be read before.
     pub(crate) fn hold(&mut self, lpid: u64) -> bool {
         let first = self.first_of(lpid);
@@ -333,11 +345,10 @@ impl DemandIndex {
     /// Leaves leave the cache where changes come or others are held. Those that are read at a time, and as many that were read before, always have room:
     /// who has waited for one finds it.
     fn share(&mut self) {
-        let others = self.held_bytes
-            + self.changes_bytes
-            + self.leaves.len() * BYTES_PER_LEAF
-            + self.slots as usize * Cache::<Leaf>::bytes_per_item(self.cache.policy());
-        let least = 2 * self.reads_max * leaf_bytes_max(self.leaf_pages);
+        // Also of leaves that are still to come.
+        let fixed = fixed_bytes(self.slots, self.cache.policy());
+        let others = self.held_bytes + self.changes_bytes + fixed;
+        let least = (2 * self.reads_max).max(LEAVES_KEPT) * leaf_bytes_max(self.leaf_pages);
         self.cache.set_bytes_max(self.bytes_max.saturating_sub(others).max(least));
     }
 

@@ -23,7 +23,7 @@ use openftl_parts::accounts::statistics::Statistics;
 use openftl_parts::target::{Done, Durability, IoError, Target, Vitals};
 use openftl_parts::words::ReadOnlyReason;
 use std::collections::VecDeque;
-use std::ops::{Bound, Deref, DerefMut};
+use std::ops::{Bound, Deref, DerefMut, RangeInclusive};
 
 /// Tags of the host are below this.
 pub const TAGS: u64 = 1 << 61;
@@ -194,6 +194,12 @@ impl PageFtl {
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         self.pages.index.bytes()
+    }
+
+    /// What these may be, where that is limited ([`Config::map_memory`](openftl_parts::Config::map_memory)).
+    #[must_use]
+    pub fn map_bytes_max(&self) -> Option<u64> {
+        self.pages.index.bytes_max()
     }
 
     /// The state of the parts in one line, for messages about what should never happen.
@@ -543,11 +549,11 @@ impl StoreTarget for PageFtl {
         result
     }
 
-    fn list(&mut self, from: u64, most: usize, found: &mut Vec<(u64, u32)>) -> Result<(), ListBreak> {
+    fn list(&mut self, lpids: RangeInclusive<u64>, most: usize, found: &mut Vec<(u64, u32)>) -> Result<(), ListBreak> {
         let bytes = |place: Place| if place == Place::LOST { 0 } else { place.bytes() };
         let (before, room) = (found.len(), most.saturating_sub(found.len()));
         let mut left = room;
-        let listed = self.pages.index.list(from, &mut |lpid, place| {
+        let listed = self.pages.index.list(lpids.clone(), &mut |lpid, place| {
             let has_room = left > 0;
             if has_room {
                 found.push((lpid, bytes(place)));
@@ -555,8 +561,8 @@ impl StoreTarget for PageFtl {
             }
             has_room
         });
-        let end = listed.err().map_or(Bound::Unbounded, |(next, _)| Bound::Excluded(next));
-        let carried = self.pages.carried.range((Bound::Included(from), end)).take(room);
+        let end = listed.err().map_or(Bound::Included(*lpids.end()), |(next, _)| Bound::Excluded(next));
+        let carried = self.pages.carried.range((Bound::Included(*lpids.start()), end)).take(room);
         found.extend(carried.map(|(lpid, carried)| (*lpid, carried.bytes.len() as u32)));
         found[before..].sort_unstable();
         found.truncate(before + room);

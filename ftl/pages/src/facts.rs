@@ -3,6 +3,7 @@
 use crate::drive::PageFtl;
 use crate::index::Sums;
 use crate::leaf::LEAF_PAGES_MAX;
+use crate::looked::Looked;
 use crate::place::{GRAIN_BYTES, HEADER_BYTES, Place, grains_of};
 use std::ops::RangeInclusive;
 
@@ -39,19 +40,49 @@ impl PageFtl {
         PageContents { pages, bytes, header_bytes, grain_bytes: grains * GRAIN_BYTES as u64 - header_bytes - bytes }
     }
 
+    /// Whether [`PageFtl::bytes_of`] says of all these pages how long they are. What is missing of the map is read from now on: ask again when
+    /// something has ended.
+    pub fn knows(&mut self, lpids: impl IntoIterator<Item = u64>) -> bool {
+        let mut is_missing = false;
+        for lpid in lpids {
+            is_missing |= matches!(self.pages.index.look(lpid), Looked::Missing(_));
+        }
+        self.has_read(is_missing)
+    }
+
+    /// Whether [`PageFtl::pages_in`] says of all these pages whether they are there, as [`PageFtl::knows`].
+    pub fn knows_all(&mut self, lpids: RangeInclusive<u64>) -> bool {
+        let listed = self.pages.index.list(lpids, &mut |_, _| true);
+        self.has_read(matches!(listed, Err((_, Looked::Missing(_)))))
+    }
+
+    fn has_read(&mut self, is_missing: bool) -> bool {
+        if is_missing {
+            self.read_leaves();
+            self.ftl.hand_over();
+        }
+        !is_missing
+    }
+
     /// Bytes of a page that is committed, if there is one; 0: the medium has lost it.
+    ///
+    /// # Panics
+    /// If it is not [known](PageFtl::knows).
     #[must_use]
     pub fn bytes_of(&self, lpid: u64) -> Option<u32> {
         let carried = self.pages.carried.get(&lpid).map(|carried| carried.bytes.len() as u32);
-        carried.or_else(|| self.pages.index.get(lpid).map(bytes_at))
+        carried.or_else(|| self.pages.index.get_looked(lpid).map(bytes_at))
     }
 
-    /// Numbers and bytes of committed pages, in no order.
-    pub fn pages_in(&self, lpids: RangeInclusive<u64>) -> impl Iterator<Item = (u64, u32)> + '_ {
-        let end = *lpids.end();
-        let placed = self.pages.index.pages_from(*lpids.start()).take_while(move |(lpid, _)| *lpid <= end);
-        let carried = self.pages.carried.range(lpids).map(|(lpid, carried)| (*lpid, carried.bytes.len() as u32));
-        placed.map(|(lpid, place)| (lpid, bytes_at(place))).chain(carried)
+    /// Numbers of those of these pages that are committed, in no order. Those of parts of the map that are lost or not
+    /// [known](PageFtl::knows_all) are left out.
+    pub fn pages_in(&mut self, lpids: RangeInclusive<u64>) -> Vec<u64> {
+        let mut found: Vec<u64> = self.pages.carried.range(lpids.clone()).map(|(lpid, _)| *lpid).collect();
+        _ = self.pages.index.list(lpids, &mut |lpid, _| {
+            found.push(lpid);
+            true
+        });
+        found
     }
 
     /// Whether the map has room for so many pages more, whatever their numbers are.

@@ -178,10 +178,9 @@ pub(crate) fn take_chunks(
         hold(ftl, pages, [next], clock)?;
         from = pages.index.end_of(next);
         let mut left = Vec::new();
-        _ = pages.index.list(next, &mut |lpid, place| {
-            let is_here = from.is_none_or(|end| lpid < end);
-            left.extend((is_here && is_gone(place)).then_some(lpid));
-            is_here
+        _ = pages.index.list(next..=from.map_or(u64::MAX, |end| end - 1), &mut |lpid, place| {
+            left.extend(is_gone(place).then_some(lpid));
+            true
         });
         left.into_iter().for_each(|lpid| _ = pages.index.set(lpid, Some(Place::LOST)));
         pages.index.release();

@@ -20,6 +20,7 @@ use crate::whole_index::WholeIndex;
 use openftl_core::BLOCK_BYTES;
 use openftl_parts::map::cache::CachePolicy;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 /// What pages add up to.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -108,6 +109,12 @@ impl Index {
     #[must_use]
     pub fn least_memory(slots: u32, policy: CachePolicy, leaf_pages: usize) -> u64 {
         least_bytes(slots, policy, leaf_pages)
+    }
+
+    /// Bytes of memory that it may take; `None`: all that it needs.
+    #[must_use]
+    pub fn bytes_max(&self) -> Option<u64> {
+        if let Kind::OnDemand(index) = &self.kind { Some(index.bytes_max()) } else { None }
     }
 
     fn whole(&self) -> &WholeIndex {
@@ -202,6 +209,18 @@ impl Index {
         of_either!(self, index => index.get(lpid))
     }
 
+    /// The same of a page that was just looked for: one whose leaf is lost is lost, too.
+    ///
+    /// # Panics
+    /// If its leaf is missing.
+    #[must_use]
+    pub fn get_looked(&self, lpid: u64) -> Option<Place> {
+        match &self.kind {
+            Kind::OnDemand(index) if index.is_lost(lpid) => Some(Place::LOST),
+            _ => self.get(lpid),
+        }
+    }
+
     /// The leaf of page `lpid` stays in memory until [`Index::release`]. Returns false if it is to be read before.
     pub fn hold(&mut self, lpid: u64) -> bool {
         match &mut self.kind {
@@ -271,17 +290,23 @@ impl Index {
         self.whole().pages_from(lpid)
     }
 
-    /// Shows `take` pages from `lpid` on with their places, in the order of their numbers, while it asks for more.
+    /// Shows `take` these pages with their places, in the order of their numbers, while it asks for more.
     ///
     /// # Errors
     /// A leaf is missing, or lost: the number from which on to ask, which was not shown.
-    pub fn list(&mut self, lpid: u64, take: &mut dyn FnMut(u64, Place) -> bool) -> Result<(), (u64, Looked)> {
+    pub fn list(
+        &mut self,
+        lpids: RangeInclusive<u64>,
+        take: &mut dyn FnMut(u64, Place) -> bool,
+    ) -> Result<(), (u64, Looked)> {
+        let end = *lpids.end();
+        let mut take = |lpid: u64, place: Place| lpid <= end && take(lpid, place);
         match &mut self.kind {
-            Kind::Whole(index) => _ = index.pages_from(lpid).all(|(lpid, place)| take(lpid, place)),
+            Kind::Whole(index) => _ = index.pages_from(*lpids.start()).all(|(lpid, place)| take(lpid, place)),
             Kind::OnDemand(index) => {
-                let mut from = Some(lpid);
-                while let Some(next) = from {
-                    from = index.list_leaf(next, take).map_err(|looked| (next, looked))?;
+                let mut from = Some(*lpids.start());
+                while let Some(next) = from.filter(|next| *next <= end) {
+                    from = index.list_leaf(next, &mut take).map_err(|looked| (next, looked))?;
                 }
             }
         }

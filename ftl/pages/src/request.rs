@@ -3,6 +3,7 @@
 use crate::error::StoreError;
 use openftl_core::{Frame, Time};
 use openftl_parts::target::{Durability, Ended, Target};
+use std::ops::RangeInclusive;
 
 /// An open session, by the number that the store knows it by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -140,9 +141,9 @@ pub trait StoreTarget: Target<Done = StoreDone> {
     /// If it cannot be begun. Nothing has happened then.
     fn submit(&mut self, now: Time, tag: u64, request: StoreRequest<'_>) -> Result<(), StoreError>;
 
-    /// Adds numbers and lengths of pages that are committed, from `from` on, in their order, until `found` has `most`.
+    /// Adds numbers and lengths of those of these pages that are committed, in their order, until `found` has `most`.
     ///
     /// # Errors
-    /// The list breaks off before that, and goes on elsewhere or not at all. What was found until then was added.
-    fn list(&mut self, from: u64, most: usize, found: &mut Vec<(u64, u32)>) -> Result<(), ListBreak>;
+    /// The list breaks off before that, and goes on later or not at all. What was found until then was added.
+    fn list(&mut self, lpids: RangeInclusive<u64>, most: usize, found: &mut Vec<(u64, u32)>) -> Result<(), ListBreak>;
 }

@@ -81,6 +81,8 @@ pub(crate) enum Phase {
     Data { lpid: u64, bytes: u32 },
     /// The list of keys that share the number is read.
     List { bytes: u32 },
+    /// It was read, and it is not known yet whether the key has a value.
+    Listed(Vec<(Key, u16)>),
     /// The value of the key that has the number, which is about to share it, is read, piece by piece.
     Other { key: Key, bytes: u32, read: Vec<u8> },
     /// A page of a run is read: the cursor that waits for it.

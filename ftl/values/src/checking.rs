@@ -56,7 +56,8 @@ impl ValueFtl {
             self.compare(clock, &mut report)?;
         }
         let of_runs: BTreeSet<u64> = self.directory.runs.iter().flat_map(Run::lpids).collect();
-        for (lpid, _) in self.store.pages_in(RUNS).filter(|(lpid, _)| !of_runs.contains(lpid)) {
+        let runs = self.store.list_now(RUNS, usize::MAX, clock)?;
+        for (lpid, _) in runs.into_iter().filter(|(lpid, _)| !of_runs.contains(lpid)) {
             report.add(format!("page {lpid} is of the directory, and the manifest does not name it"));
         }
         let known = (self.count.keys, self.count.key_bytes);
@@ -86,8 +87,8 @@ impl ValueFtl {
     /// Verifies that each page is of keys with its number.
     fn check_values(&mut self, clock: &mut dyn Clock, report: &mut CheckReport) -> Result<Digest, OpenError> {
         let mut digest = Digest::default();
-        let extents: BTreeSet<u64> = self.store.pages_in(EXTENTS).map(|(lpid, _)| lpid).collect();
-        let mut unlisted = extents.clone();
+        let extents = self.store.list_now(EXTENTS, usize::MAX, clock)?;
+        let mut unlisted: BTreeSet<u64> = extents.into_iter().map(|(lpid, _)| lpid).collect();
         self.for_each_record(clock, &mut |found| match found {
             Found::Value(lpid, key, number) => {
                 digest.add(&key);
@@ -124,7 +125,8 @@ impl ValueFtl {
         let (seed, bits) = (self.shape.seed, self.shape.number_bits);
         for range in [NUMBERS, EXTENTS] {
             let is_extent = range == EXTENTS;
-            let pages: Vec<(u64, u32)> = self.store.pages_in(range).filter(|(_, bytes)| *bytes > 0).collect();
+            let mut pages = self.store.list_now(range, usize::MAX, clock)?;
+            pages.retain(|(_, bytes)| *bytes > 0);
             for pages in pages.chunks(PAGES) {
                 let tails = pages.iter().map(|(lpid, bytes)| (*lpid, bytes.saturating_sub(RECORD_BYTES as u32)));
                 let tails: Vec<(u64, u32)> = tails.collect();

@@ -87,6 +87,8 @@ pub struct ValueFtl<M: ?Sized = dyn Media> {
     /// Requests whose turn has come, that wait for frames to read to, and that are to be written.
     pub(crate) ready: VecDeque<usize>,
     pub(crate) starved: VecDeque<usize>,
+    /// Requests that wait for parts of the map of pages.
+    pub(crate) unknown: Vec<usize>,
     pub(crate) to_write: VecDeque<usize>,
     pub(crate) writing: Option<Writing>,
     /// Lists under way, and those that wait.
@@ -142,6 +144,7 @@ impl<M: Media> ValueFtl<M> {
             turns: Turns::default(),
             ready: VecDeque::new(),
             starved: VecDeque::new(),
+            unknown: Vec::new(),
             to_write: VecDeque::new(),
             writing: None,
             lists: 0,
@@ -212,10 +215,11 @@ impl ValueFtl {
     pub fn describe(&self) -> String {
         let under_way = self.asked.iter().flatten().count();
         format!(
-            "{under_way} requests, ready {:?}, starved {:?}, to write {:?}, writing {}, {} lists, {} own frames, {} batches not committed, \
+            "{under_way} requests, ready {:?}, starved {:?}, unknown {:?}, to write {:?}, writing {}, {} lists, {} own frames, {} batches not committed, \
              {} changes, merge {:?}, {:?}; {}",
             self.ready,
             self.starved,
+            self.unknown,
             self.to_write,
             self.writing.is_some(),
             self.lists,
@@ -354,6 +358,7 @@ impl ValueFtl {
                 self.begin(at);
                 acts = true;
             }
+            acts |= self.look_up_again();
             while let Some(at) = self.starved.front().copied() {
                 if !self.try_read(at) {
                     break;

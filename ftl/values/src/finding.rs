@@ -67,7 +67,7 @@ impl ValueFtl {
         while !rest.is_empty() {
             let (mut reads, mut free) = (Vec::new(), self.own.len());
             while let Some((lpid, offset)) = rest.first() {
-                let bytes = self.store.bytes_of(*lpid).unwrap_or(0).saturating_sub(*offset) as usize;
+                let bytes = self.store.bytes_now(*lpid, clock)?.unwrap_or(0).saturating_sub(*offset) as usize;
                 let frames = bytes.div_ceil(BLOCK_BYTES);
                 if frames > free {
                     assert!(!reads.is_empty(), "a page of the directory fits into the frames of the drive");
@@ -116,7 +116,7 @@ impl ValueFtl {
 
     /// Takes over all that there is.
     pub(crate) fn find(&mut self, access: Access, clock: &mut dyn Clock) -> Result<(), OpenError> {
-        if self.store.bytes_of(MANIFEST).is_none() {
+        if self.store.bytes_now(MANIFEST, clock)?.is_none() {
             let text = "the key-value drive was not made to its end: make it again".to_owned();
             return Err(OpenError::Tenant { text, is_lost: false });
         }
@@ -141,7 +141,8 @@ impl ValueFtl {
         }
         let changes: Vec<u64> = self
             .store
-            .pages_in(CHANGES)
+            .list_now(CHANGES, usize::MAX, clock)?
+            .into_iter()
             .filter(|(_, bytes)| *bytes as usize == CHANGE_BYTES)
             .map(|(lpid, _)| lpid)
             .collect();
@@ -163,7 +164,7 @@ impl ValueFtl {
             self.directory.next_change = counted + 1;
         }
         self.staged = self.count;
-        self.sum_up();
+        self.sum_up(clock)?;
         if access != Access::Inspect {
             self.open_sessions()?;
         }
@@ -171,15 +172,26 @@ impl ValueFtl {
     }
 
     /// Bytes of values and grains of their pages, as they follow from the pages that there are.
-    fn sum_up(&mut self) {
-        let extents = self.store.pages_in(EXTENTS).count() as u64;
-        let (mut bytes, mut grains) = (0, 0);
-        for (_, page) in self.store.pages_in(NUMBERS).chain(self.store.pages_in(EXTENTS)) {
-            bytes += u64::from(page);
-            grains += if page == 0 { 0 } else { u64::from(grains_of(page)) };
+    fn sum_up(&mut self, clock: &mut dyn Clock) -> Result<(), OpenError> {
+        let (mut bytes, mut grains, mut extents) = (0, 0, 0);
+        let end = *EXTENTS.end();
+        let mut from = *NUMBERS.start();
+        loop {
+            let pages = self.store.list_now(from..=end, PAGES_SUMMED, clock)?;
+            for (lpid, page) in &pages {
+                bytes += u64::from(*page);
+                grains += if *page == 0 { 0 } else { u64::from(grains_of(*page)) };
+                extents += u64::from(EXTENTS.contains(lpid));
+            }
+            let Some((last, _)) = pages.last().filter(|_| pages.len() == PAGES_SUMMED) else { break };
+            from = last + 1;
         }
         // Behind each value is a record, and a key that shares its number has one more in a list.
         self.value_bytes = bytes.saturating_sub((self.count.keys + extents) * RECORD_BYTES as u64);
         self.value_grains = grains;
+        Ok(())
     }
 }
+
+/// Pages that are summed up at a time.
+const PAGES_SUMMED: usize = 4096;

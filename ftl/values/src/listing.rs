@@ -102,16 +102,14 @@ impl ValueFtl {
     }
 
     /// A page of a run was read for a list.
-    pub(crate) fn run_was_read(&mut self, at: usize, cursor: usize, generation: u64, result: Result<(), StoreError>) {
+    pub(crate) fn run_was_read(&mut self, at: usize, cursor: usize, generation: u64, bytes: Result<u32, StoreError>) {
         let asked = self.asked[at].as_ref().expect("a request under way");
         let Deed::List(listing) = &asked.deed else { unreachable!("it is a list") };
         // After a merge the page may be another one, or none: it is read again, as one of the run that has its keys now.
         if generation == self.directory.generation {
             let page = listing.cursors[cursor].page;
-            let run = &self.directory.runs[listing.cursors[cursor].run];
-            let bytes = self.store.bytes_of(run.lpid(page)).unwrap_or(0) as usize;
-            let read = gathered(self.store.frames(), &asked.own, bytes);
-            let entries = result.ok().and_then(|()| read_entries(&read));
+            let read = bytes.map(|bytes| gathered(self.store.frames(), &asked.own, bytes as usize));
+            let entries = read.ok().and_then(|read| read_entries(&read));
             self.release_own(at);
             let Some(entries) = entries else { return self.end(at, Err(ValueError::Unrecovered)) };
             let Deed::List(listing) = &mut self.asked(at).deed else { unreachable!("it is a list") };

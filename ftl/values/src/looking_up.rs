@@ -24,9 +24,25 @@ fn frames_of(bytes: usize) -> usize {
 }
 
 impl ValueFtl {
+    /// Goes on with requests that waited for parts of the map of pages. Returns whether any went on.
+    pub(crate) fn look_up_again(&mut self) -> bool {
+        let unknown = std::mem::take(&mut self.unknown);
+        let before = unknown.len();
+        for at in unknown {
+            match std::mem::replace(&mut self.asked(at).phase, Phase::Waiting) {
+                Phase::Listed(list) => self.found_list(at, list),
+                _ => self.look_up(at),
+            }
+        }
+        self.unknown.len() < before
+    }
+
     /// Begins with the number of a request.
     pub(crate) fn look_up(&mut self, at: usize) {
         let number = self.asked(at).number();
+        if !self.store.knows([number]) {
+            return self.unknown.push(at);
+        }
         match self.store.bytes_of(number) {
             None => self.found_nothing(at),
             Some(bytes) => self.read_record(at, number, bytes),
@@ -75,7 +91,11 @@ impl ValueFtl {
                 let run = &self.directory.runs[cursor.run];
                 (run.lpid(cursor.page), 0, &[][..], crate::drive::RUN_FRAMES)
             }
-            Phase::Waiting | Phase::Planned(_) | Phase::Committing { .. } | Phase::Durable { .. } => {
+            Phase::Waiting
+            | Phase::Listed(_)
+            | Phase::Planned(_)
+            | Phase::Committing { .. }
+            | Phase::Durable { .. } => {
                 unreachable!("it reads nothing")
             }
         };
@@ -175,7 +195,10 @@ impl ValueFtl {
                 self.release_own(at);
                 self.go_on_sharing(at, key, bytes, read);
             }
-            Phase::Run { cursor, generation } => self.run_was_read(at, cursor, generation, result.map(|_| ())),
+            Phase::Run { cursor, generation } => {
+                let bytes = result.map(|facts| facts.expect("a read says what it read").bytes);
+                self.run_was_read(at, cursor, generation, bytes);
+            }
             _ => unreachable!("it was dealt with"),
         }
     }
@@ -254,6 +277,10 @@ impl ValueFtl {
             };
         };
         let lpid = extent(number, slot);
+        if !self.store.knows([lpid]) {
+            self.asked(at).phase = Phase::Listed(list);
+            return self.unknown.push(at);
+        }
         let bytes = self.store.bytes_of(lpid).unwrap_or(0);
         let is_lost = bytes < RECORD_BYTES as u32;
         match &self.asked(at).deed {

@@ -46,7 +46,7 @@ impl ValueFtl {
     /// If there is no manifest, or no room for the directory.
     pub(crate) fn rebuild(&mut self, damage: &OpenError, clock: &mut dyn Clock) -> Result<(), OpenError> {
         let mut manifest = None;
-        if self.store.bytes_of(MANIFEST).is_some() {
+        if self.store.bytes_now(MANIFEST, clock)?.is_some() {
             self.read_pages(&[MANIFEST], clock, |_, bytes| manifest = bytes.and_then(Manifest::read))?;
         }
         let Some(Manifest { shape, next_page, .. }) = manifest else {
@@ -57,7 +57,8 @@ impl ValueFtl {
         (self.shape, self.directory) = (shape, Directory::default());
         let mut found = FoundKeys::default();
         self.for_each_record(clock, &mut |record| found.take(record))?;
-        let lost = self.store.pages_in(EXTENTS).filter(|(_, bytes)| *bytes == 0).map(|(lpid, _)| lpid).collect();
+        let lost = self.store.list_now(EXTENTS, usize::MAX, clock)?.into_iter();
+        let lost = lost.filter(|(_, bytes)| *bytes == 0).map(|(lpid, _)| lpid).collect();
         let number_of = |key: &Key| key.number(shape.seed, shape.number_bits);
         found.join(&lost, number_of, &mut |lpid| self.version_of(lpid, clock))?;
         let mut changes = Vec::new();
@@ -71,7 +72,8 @@ impl ValueFtl {
         changes.extend(of_keys);
         // What goes makes room for what comes.
         changes.sort_by_key(|(_, bytes)| bytes.is_some());
-        let old: Vec<(u64, u32)> = self.store.pages_in(CHANGES).chain(self.store.pages_in(RUNS)).collect();
+        let mut old = self.store.list_now(CHANGES, usize::MAX, clock)?;
+        old.extend(self.store.list_now(RUNS, usize::MAX, clock)?);
         changes.splice(0..0, old.iter().map(|(lpid, _)| (*lpid, None)));
         let behind = old.iter().filter(|(lpid, _)| RUNS.contains(lpid)).map(|(lpid, _)| lpid - RUNS.start() + 1);
         let first_page = behind.fold(next_page, u64::max);
@@ -96,7 +98,7 @@ impl ValueFtl {
 
     /// All of a page, however long. `None`: it cannot be read.
     fn bytes_of(&mut self, lpid: u64, clock: &mut dyn Clock) -> Result<Option<Vec<u8>>, OpenError> {
-        let bytes = self.store.bytes_of(lpid).unwrap_or(0) as usize;
+        let bytes = self.store.bytes_now(lpid, clock)?.unwrap_or(0) as usize;
         let frames = self.own.clone();
         let mut all = Vec::with_capacity(bytes);
         while all.len() < bytes {

@@ -13,9 +13,11 @@ use crate::request::Facts;
 use crate::run::ENTRY_BYTES;
 use openftl_core::BLOCK_BYTES;
 use openftl_pages::{
-    Change as PageChange, GRAIN_BYTES, PAGE_BYTES_MAX, PageFacts, StoreError, StoreRequest, StoreTarget, grains_of,
+    Change as PageChange, GRAIN_BYTES, PAGE_BYTES_MAX, PageFacts, PageFtl, StoreError, StoreRequest, StoreTarget,
+    grains_of,
 };
 use openftl_parts::target::Durability;
+use std::ops::RangeInclusive;
 
 /// Pieces of a value in frames, and its record.
 const PIECES_MAX: usize = PAGE_BYTES_MAX as usize / BLOCK_BYTES + 2;
@@ -38,6 +40,23 @@ pub(crate) struct Writing {
     facts: Facts,
     effect: Effect,
     grains_new: u64,
+}
+
+/// Pages of keys that share a number.
+fn extents(number: u64) -> RangeInclusive<u64> {
+    extent(number, 0)..=extent(number, SLOTS as u16 - 1)
+}
+
+/// Whether it is known how long all pages are that a plan changes.
+fn knows_pages(store: &mut PageFtl, number: u64, plan: &Plan) -> bool {
+    let (lpid, has_extents) = match plan {
+        Plan::New => (number, false),
+        Plan::Again { lpid, is_lost } => (*lpid, *is_lost && *lpid == number),
+        Plan::Remove { is_lost } => (number, *is_lost),
+        Plan::Share { .. } | Plan::Join { .. } | Plan::Leave { .. } => (number, true),
+    };
+    let knows_extents = !has_extents || store.knows_all(extents(number));
+    store.knows([lpid]) && knows_extents
 }
 
 fn grains(bytes: usize) -> u64 {
@@ -152,6 +171,9 @@ impl ValueFtl {
     fn begin_writing(&mut self, at: usize) -> Result<Option<Writing>, ValueError> {
         let asked = self.asked[at].as_ref().expect("a request under way");
         let Phase::Planned(plan) = &asked.phase else { unreachable!("what is to be written is planned") };
+        if !knows_pages(&mut self.store, asked.number(), plan) {
+            return Ok(None);
+        }
         let is_delete = matches!(plan, Plan::Remove { .. } | Plan::Leave { .. });
         let has_change = !matches!(plan, Plan::Again { is_lost: false, .. });
         if has_change && self.directory.pending() + self.uncommitted_changes >= self.shape.changes_max as usize {
@@ -171,7 +193,12 @@ impl ValueFtl {
         if is_new && !self.store.has_room_for(kept) {
             return Err(ValueError::KeysExceeded { most: self.count.keys });
         }
-        let (mut steps, mut effect) = self.steps(asked, plan);
+        let lost_extents = match plan {
+            Plan::Again { lpid, is_lost: true } if *lpid == asked.number() => self.store.pages_in(extents(*lpid)),
+            Plan::Remove { is_lost: true } => self.store.pages_in(extents(asked.number())),
+            _ => Vec::new(),
+        };
+        let (mut steps, mut effect) = self.steps(asked, plan, lost_extents);
         effect.is_counted = is_new || is_delete;
         let bytes = |step: &Step| match step {
             Step::Value(lpid) => Some((*lpid, asked.value_bytes() + RECORD_BYTES)),
@@ -210,28 +237,22 @@ impl ValueFtl {
         Ok(Some(Writing { at, steps, next: 0, facts, effect, grains_new }))
     }
 
-    /// The changes of pages of a plan, and the bytes of values that come and go.
-    fn steps(&self, asked: &Asked, plan: &Plan) -> (Vec<Step>, Effect) {
+    /// The changes of pages of a plan, and the bytes of values that come and go. Of extents that are lost nobody knows any more whose they are.
+    fn steps(&self, asked: &Asked, plan: &Plan, lost_extents: Vec<u64>) -> (Vec<Step>, Effect) {
         let (number, mut effect) = (asked.number(), Effect::default());
         let value_at = |lpid: u64| {
             self.store.bytes_of(lpid).map_or(0, |bytes| u64::from(bytes).saturating_sub(RECORD_BYTES as u64))
         };
         effect.bytes_new = asked.value_bytes() as u64;
-        let extents = || extent(number, 0)..=extent(number, SLOTS as u16 - 1);
         let rewrite = |list: &[(Key, u16)]| match list.is_empty() {
             true => Step::Delete(number),
             false => Step::Bytes(number, list_bytes(list)),
         };
         let steps = match plan {
             Plan::New => vec![Step::Value(number)],
-            Plan::Again { lpid, is_lost } => {
+            Plan::Again { lpid, .. } => {
                 effect.bytes_old = value_at(*lpid);
-                let mut steps = vec![Step::Value(*lpid)];
-                // Nobody knows any more whose these are.
-                if *is_lost && *lpid == number {
-                    steps.extend(self.store.pages_in(extents()).map(|(lpid, _)| Step::Delete(lpid)));
-                }
-                steps
+                [Step::Value(*lpid)].into_iter().chain(lost_extents.into_iter().map(Step::Delete)).collect()
             }
             Plan::Share { other, value } => {
                 let mut page = value.clone();
@@ -250,13 +271,9 @@ impl ValueFtl {
                 list.push((asked.key(), slot));
                 vec![Step::Value(extent(number, slot)), Step::Bytes(number, list_bytes(&list))]
             }
-            Plan::Remove { is_lost } => {
+            Plan::Remove { .. } => {
                 effect.bytes_old = value_at(number);
-                let mut steps = vec![Step::Delete(number)];
-                if *is_lost {
-                    steps.extend(self.store.pages_in(extents()).map(|(lpid, _)| Step::Delete(lpid)));
-                }
-                steps
+                [Step::Delete(number)].into_iter().chain(lost_extents.into_iter().map(Step::Delete)).collect()
             }
             Plan::Leave { list, slot } => {
                 effect.bytes_old = value_at(extent(number, *slot));

@@ -3,6 +3,10 @@
 use crate::world::{ValueWorld, key};
 use openftl_media::Profile;
 use openftl_parts::Config;
+use openftl_parts::map::Width;
+use openftl_parts::map::cache::CachePolicy;
+use openftl_parts::map::directory::PageSize;
+use openftl_parts::map::memory::{MapBudget, MapMemory};
 use openftl_sim::devices::smallest;
 use openftl_sim::played::Played;
 use openftl_sim::played_crash_points::PlayedCrashPoints;
@@ -13,6 +17,13 @@ const STATES_MIN: u64 = 11_000;
 
 pub fn config() -> Config {
     Config { checkpoint_log_blocks: Some(8), ..Config::default() }
+}
+
+/// Hardly any memory for the index of pages, in leaves of a few.
+pub fn index_on_media(seed: u64) -> MapMemory {
+    let page = PageSize::of(7 + seed as u32 % 5, Width::Narrow).expect("a leaf of a few pages");
+    let policy = CachePolicy::ALL[seed as usize % CachePolicy::ALL.len()];
+    MapMemory { budget: MapBudget::BeyondLeast(0), policy, page }
 }
 
 /// Few numbers, so that keys share them, and a directory that is merged all the time.
@@ -34,7 +45,8 @@ fn act(world: &mut ValueWorld, step: u64) {
 /// Steps that a drive has behind it before its power is cut, and steps between which it is cut. Gives merges of the directory meanwhile.
 fn play(crash_points: &mut PlayedCrashPoints, profile: Profile, seed: u64, before: u64, steps: u64) -> u64 {
     let name = format!("{}, seed {seed}", profile.name);
-    let config = Config { host_frames: 64, ..config() };
+    let map_memory = seed.is_multiple_of(2).then(|| index_on_media(seed));
+    let config = Config { host_frames: 64, map_memory, ..config() };
     let mut world = ValueWorld::new(profile, config, narrow(), 44, seed);
     crash_points.begin_workload();
     for step in 0..before {

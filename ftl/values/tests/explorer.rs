@@ -1,7 +1,8 @@
 //! Drawn histories: of the device, of what a host does, of faults and of power cuts, as the explorer has them for zoned drives.
 
-use crate::crash_points::narrow;
+use crate::crash_points::{index_on_media, narrow};
 use crate::world::ValueWorld;
+use openftl_parts::Config;
 use openftl_sim::step::write_steps;
 use openftl_sim::swarm::Kind;
 use openftl_sim::{Drives, Run, Tally, explore_in};
@@ -13,7 +14,8 @@ const SEEDS: u64 = 100;
 fn play(seed: u64) -> Tally {
     let run = Run::draw_of(seed, Drives::Zones);
     let Kind::Zones { chunks, .. } = run.setting.kind else { unreachable!("zoned drives are drawn") };
-    let (profile, config) = (run.setting.profile.clone(), run.setting.config.clone());
+    let map_memory = (seed % 4 == 3).then(|| index_on_media(seed));
+    let (profile, config) = (run.setting.profile.clone(), Config { map_memory, ..run.setting.config.clone() });
     let shape = match seed % 3 {
         0 => ValueConfig { keys_max: Some(400), changes_max: Some(16), ..ValueConfig::default() },
         1 => ValueConfig { durable_stores: true, ..narrow() },

@@ -1,9 +1,12 @@
 //! Repair: the index of pages is rebuilt from their headers, and the directory from the keys behind values.
 
-use crate::crash_points::{config, narrow};
+use crate::crash_points::{config, index_on_media, narrow};
 use crate::world::{ValueWorld, key};
 use openftl_core::{ChunkId, Ppa};
 use openftl_media::{Media, Profile};
+use openftl_parts::map::Width;
+use openftl_parts::map::directory::PageSize;
+use openftl_parts::map::memory::MapMemory;
 use openftl_parts::{Access, Config, RepairReport};
 use openftl_sim::damage::{area_on_media, checkpoint_and_log, strike, written_blocks};
 use openftl_sim::devices::plain_and_paired;
@@ -13,7 +16,10 @@ use openftl_values::{Condition, Ftl};
 
 /// A drive with values of all sizes, lists, deletions and merges, all of it durable.
 fn in_use(profile: Profile, seed: u64, rounds: u64) -> ValueWorld {
-    let config = Config { host_frames: 400, ..config() };
+    // What is rebuilt needs room for more leaves.
+    let page = PageSize::of(24, Width::Narrow).expect("a leaf of some pages");
+    let map_memory = seed.is_multiple_of(2).then(|| MapMemory { page, ..index_on_media(seed) });
+    let config = Config { host_frames: 400, map_memory, ..config() };
     let mut world = ValueWorld::new(profile, config, narrow(), 32, seed);
     for round in 0..rounds {
         let bytes = [0, 10, 300, 2000, 5000][round as usize % 5];

@@ -1,12 +1,12 @@
 //! What a host may ask, and what it may not.
 
-use crate::crash_points::{config, narrow};
+use crate::crash_points::{config, index_on_media, narrow};
 use crate::world::{ValueWorld, key};
 use openftl_core::{BLOCK_BYTES, Clock, FrameForm};
 use openftl_media::{EmulatedDevice, Store, Timing};
 use openftl_pages::{Ftl as _, PageFtl};
 use openftl_parts::target::{Durability, Target};
-use openftl_parts::{Access, OpenError};
+use openftl_parts::{Access, Config, OpenError};
 use openftl_sim::devices::plain_and_paired;
 use openftl_sim::played::Played;
 use openftl_sim::wire::Wire;
@@ -293,6 +293,31 @@ fn a_full_drive_deletes_and_stores_what_is_not_longer_and_says_how_much_is_free(
 #[test]
 fn values_are_overwritten_for_many_times_the_capacity() {
     let mut world = world(narrow(), 24);
+    overwrite(&mut world);
+    let cleaned = world.ftl().store().statistics().1.chunks_cleaned;
+    assert!(cleaned > 20, "{cleaned}");
+    world.clean_restart();
+    world.check();
+}
+
+/// Of the index of pages hardly anything is in memory, and keys share numbers.
+#[test]
+fn values_are_overwritten_with_hardly_any_memory_for_their_index() {
+    for shape in [narrow(), ValueConfig { number_bits: None, ..narrow() }] {
+        let [plain, _] = plain_and_paired();
+        let config = Config { map_memory: Some(index_on_media(1)), ..config() };
+        let mut world = ValueWorld::new(plain, config, shape, 24, 1);
+        overwrite(&mut world);
+        let statistics = world.ftl().store().statistics().0;
+        assert!(statistics.map_pages_read > 50, "{}", statistics.map_pages_read);
+        let whole = u64::from(world.ftl().block().config().catalog_blocks) * 4096;
+        assert!(world.ftl().store().map_bytes() < whole / 8, "{} of {whole}", world.ftl().store().map_bytes());
+        world.clean_restart();
+        world.check();
+    }
+}
+
+fn overwrite(world: &mut ValueWorld) {
     for round in 0..12_000_u64 {
         world.store(key(round * 17), (round * 7919 % 9000) as usize, Condition::Always, false);
         if round % 3 == 0 {
@@ -301,10 +326,6 @@ fn values_are_overwritten_for_many_times_the_capacity() {
     }
     world.settle();
     world.verify_all();
-    let cleaned = world.ftl().store().statistics().1.chunks_cleaned;
-    assert!(cleaned > 20, "{cleaned}");
-    world.clean_restart();
-    world.check();
 }
 
 #[test]

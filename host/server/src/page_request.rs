@@ -340,7 +340,7 @@ fn go_on_listing(
 ) -> Begun<PageOutcome> {
     let most = (bytes as usize).saturating_sub(size_of::<ListHead>()) / size_of::<ListEntry>();
     let mut pages = Vec::new();
-    let broken = drive.list(*next, most - *listed as usize, &mut pages).err();
+    let broken = drive.list(*next..=u64::MAX, most - *listed as usize, &mut pages).err();
     let mut at = list_bytes(*listed);
     for (lpid, bytes) in &pages {
         let entry = ListEntry { lpid: (*lpid).into(), bytes: (*bytes).into(), reserved: 0.into() };

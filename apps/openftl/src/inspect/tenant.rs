@@ -37,8 +37,10 @@ pub struct PageStoreFacts {
     used_bytes: u64,
     capacity_bytes: u64,
     page_bytes_max: u32,
-    /// Memory for where pages are.
+    /// Memory for where pages are, and how much that may be, where it is limited.
     map_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    map_bytes_max: Option<u64>,
     /// Of the bytes that are used, those of pages, of their headers, and what they leave of their last grains.
     page_bytes: u64,
     header_bytes: u64,
@@ -160,6 +162,7 @@ impl TenantFacts {
             capacity_bytes: drive.capacity_bytes(),
             page_bytes_max: drive.page_bytes_max(),
             map_bytes: drive.map_bytes(),
+            map_bytes_max: drive.map_bytes_max(),
         })
     }
 

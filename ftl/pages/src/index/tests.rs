@@ -98,7 +98,7 @@ fn get(index: &mut Index, medium: &Medium, lpid: u64) -> Option<Place> {
 
 fn pages(index: &mut Index, medium: &Medium, from: u64) -> Vec<(u64, Place)> {
     let (mut found, mut next) = (Vec::new(), from);
-    while let Err((missing, looked)) = index.list(next, &mut |lpid, place| {
+    while let Err((missing, looked)) = index.list(next..=u64::MAX, &mut |lpid, place| {
         found.push((lpid, place));
         true
     }) {
