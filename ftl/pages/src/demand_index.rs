@@ -400,6 +400,10 @@ impl DemandIndex {
         leaves + pages.min(leaves) + pages / Leaf::half_pages_min(self.leaf_pages) < self.slots as usize
     }
 
+    pub(crate) fn has_new(&self) -> bool {
+        self.new > 0
+    }
+
     /// Shows `take` pages of the leaf of page `lpid`, from that on. Returns the number that the next leaf begins with, if more is asked for.
     pub(crate) fn list_leaf(
         &mut self,

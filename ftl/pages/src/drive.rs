@@ -93,7 +93,9 @@ impl<M: Media> DerefMut for PageFtl<M> {
 }
 
 impl<M: Media> PageFtl<M> {
-    pub(crate) fn new(ftl: BlockFtl<M>, pages: Pages) -> PageFtl<M> {
+    pub(crate) fn new(mut ftl: BlockFtl<M>, mut pages: Pages) -> PageFtl<M> {
+        let reads_max = pages.index.reads_max();
+        pages.leaf_reads.keep_frames(&mut ftl.flash, reads_max);
         PageFtl {
             pages,
             waiters: VecDeque::new(),
@@ -251,6 +253,16 @@ impl PageFtl {
     #[must_use]
     pub fn batch_max(&self) -> usize {
         self.pages.log.bytes() / QUEUE_SHARE / CHANGE_BYTES
+    }
+
+    /// Whether a checkpoint may find more room in the map than can be promised now, and is under way: of pages that are new it is not known before in how few
+    /// leaves they are.
+    pub fn makes_map_room(&mut self) -> bool {
+        let may = self.pages.index.has_new() && self.expect_writable().is_ok();
+        if may {
+            self.begin_checkpoint();
+        }
+        may
     }
 
     /// Where a page is. If its leaf is not in memory, that is read from now on.
@@ -472,6 +484,7 @@ impl StoreTarget for PageFtl {
             };
             match (has_room, looked) {
                 (Err(_), Looked::Missing(_)) => return Err(StoreError::Busy),
+                (Err(StoreError::MapFull { .. }), _) if self.makes_map_room() => return Err(StoreError::Busy),
                 (has_room, _) => has_room?,
             }
             let version = self.pages.next_version;
@@ -551,6 +564,9 @@ impl StoreTarget for PageFtl {
 
     fn list(&mut self, lpids: RangeInclusive<u64>, most: usize, found: &mut Vec<(u64, u32)>) -> Result<(), ListBreak> {
         let bytes = |place: Place| if place == Place::LOST { 0 } else { place.bytes() };
+        if lpids.is_empty() {
+            return Ok(());
+        }
         let (before, room) = (found.len(), most.saturating_sub(found.len()));
         let mut left = room;
         let listed = self.pages.index.list(lpids.clone(), &mut |lpid, place| {

@@ -282,6 +282,12 @@ impl Index {
         of_either!(self, index => index.has_room(pages))
     }
 
+    /// Whether there are pages of which it is not known yet whether their leaves have room for them.
+    #[must_use]
+    pub fn has_new(&self) -> bool {
+        if let Kind::OnDemand(index) = &self.kind { index.has_new() } else { false }
+    }
+
     /// Pages and their places from `lpid` on, in the order of their numbers, of an index that is whole.
     ///
     /// # Panics

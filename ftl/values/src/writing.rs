@@ -191,6 +191,9 @@ impl ValueFtl {
         let kept = (self.directory.run_keys() + u64::from(self.shape.changes_max)) * ENTRY_BYTES;
         let kept = 16 + kept as usize / self.run_page_bytes();
         if is_new && !self.store.has_room_for(kept) {
+            if self.store.makes_map_room() {
+                return Ok(None);
+            }
             return Err(ValueError::KeysExceeded { most: self.count.keys });
         }
         let lost_extents = match plan {
