@@ -266,6 +266,9 @@ fn a_split_that_was_written_in_part_loses_no_page() {
             let mut found = case.open(1000, &medium);
             (0..1000)
                 .for_each(|lpid| assert_eq!(get(&mut found, &medium, lpid * 3), Some(place(lpid)), "{lpid}, {writes}"));
+            // Nor is any there twice, whatever has left memory meanwhile.
+            assert!(pages(&mut found, &medium, 0).is_sorted_by(|one, other| one.0 < other.0), "{writes}");
+            assert_eq!(pages(&mut found, &medium, 0).len() as u64, found.pages(), "{writes}");
             if is_all {
                 break;
             }
