@@ -21,6 +21,7 @@ use crate::looked::{IndexMemory, LeafToWrite, Looked, NextToWrite};
 use crate::place::Place;
 use openftl_core::BLOCK_BYTES;
 use openftl_parts::map::cache::{Cache, CachePolicy, Cached};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
@@ -221,7 +222,7 @@ impl DemandIndex {
 
     /// The leaf is to be written, whether pages of it have changed or not.
     fn touch(&mut self, first: u64) {
-        if let std::collections::btree_map::Entry::Vacant(entry) = self.dirty.entry(first) {
+        if let Entry::Vacant(entry) = self.dirty.entry(first) {
             self.changes_bytes += entry.insert(Changes::default()).bytes();
         }
     }
@@ -250,6 +251,15 @@ impl DemandIndex {
 
     pub(crate) fn end_of(&self, first: u64) -> Option<u64> {
         self.leaves.range((Bound::Excluded(first), Bound::Unbounded)).next().map(|(end, _)| *end)
+    }
+
+    /// The same as [`DemandIndex::look`], but where many leaves are being read already this one is not: others wait for those.
+    pub(crate) fn glance(&mut self, lpid: u64) -> Looked {
+        let (_, known) = self.known(lpid);
+        match known.slot.filter(|slot| known.held.is_none() && !self.cache.has(*slot)) {
+            Some(slot) if self.missing.len() >= self.reads_max => Looked::Missing(slot),
+            _ => self.look(lpid),
+        }
     }
 
     pub(crate) fn look(&mut self, lpid: u64) -> Looked {

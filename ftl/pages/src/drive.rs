@@ -265,9 +265,9 @@ impl PageFtl {
         may
     }
 
-    /// Where a page is. If its leaf is not in memory, that is read from now on.
-    pub(crate) fn look(&mut self, lpid: u64) -> Looked {
-        let looked = self.pages.index.look(lpid);
+    /// Where a page is that is staged. Its leaf is to be in memory when the batch is committed.
+    fn glance(&mut self, lpid: u64) -> Looked {
+        let looked = self.pages.index.glance(lpid);
         if matches!(looked, Looked::Missing(_)) {
             self.read_leaves();
             self.ftl.hand_over();
@@ -470,12 +470,11 @@ impl StoreTarget for PageFtl {
         }
         let (mut put, mut length, mut crc) = (None, 0, 0);
         if let Change::Delete = change {
-            // It is to be in memory when the batch is committed.
-            self.look(lpid);
+            self.glance(lpid);
         }
         if let Change::Put(pieces) = change {
             length = expect_length(lpid, pieces.iter().map(|piece| piece.len()).sum(), self.pages.page_bytes_max)?;
-            let looked = self.look(lpid);
+            let looked = self.glance(lpid);
             let old = if let Looked::At(old) = looked { old } else { None };
             let has_room = match self.expect_room(lpid, grains_of(length), old) {
                 Ok(()) if old.is_some() || self.pages.index.has_room(self.pages.staged + 1) => Ok(()),
@@ -483,7 +482,10 @@ impl StoreTarget for PageFtl {
                 Err(error) => Err(error),
             };
             match (has_room, looked) {
-                (Err(_), Looked::Missing(_)) => return Err(StoreError::Busy),
+                (Err(_), Looked::Missing(_)) => {
+                    self.knows([lpid]);
+                    return Err(StoreError::Busy);
+                }
                 (Err(StoreError::MapFull { .. }), _) if self.makes_map_room() => return Err(StoreError::Busy),
                 (has_room, _) => has_room?,
             }

@@ -200,6 +200,15 @@ impl Index {
         }
     }
 
+    /// Where page `lpid` is, for somebody who can do without. Its leaf is read from then on only if few are being read: a batch that names pages
+    /// all over the map is not to keep reads of others waiting.
+    pub fn glance(&mut self, lpid: u64) -> Looked {
+        match &mut self.kind {
+            Kind::Whole(index) => Looked::At(index.get(lpid)),
+            Kind::OnDemand(index) => index.glance(lpid),
+        }
+    }
+
     /// Where page `lpid` is, which has changed since a checkpoint began, or whose leaf is held.
     ///
     /// # Panics

@@ -66,8 +66,9 @@ impl PageReads {
 /// Leaves of the map that are being read.
 #[derive(Default)]
 pub(crate) struct LeafReads {
-    /// There are to be frames for them.
+    /// Whether there are to be frames for them.
     pub has_frames: bool,
+    /// Those that no read has.
     pub frames: Vec<Frame>,
     /// Those under way, by the slots of the leaves.
     pub under_way: BTreeMap<u32, Frame>,
@@ -76,7 +77,7 @@ pub(crate) struct LeafReads {
 }
 
 impl LeafReads {
-    /// There are none yet, and to be none unless so.
+    /// None yet, with frames for some from when it is known for how many.
     pub(crate) fn new(has_frames: bool) -> LeafReads {
         LeafReads { has_frames, ..LeafReads::default() }
     }

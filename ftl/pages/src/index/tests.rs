@@ -296,3 +296,18 @@ fn a_leaf_that_cannot_be_read_is_lost_and_the_others_are_not() {
     let end = index.end_of(lpid).unwrap_or(0);
     (end..700).take(8).for_each(|lpid| assert_eq!(get(&mut index, &medium, lpid), Some(place(lpid))));
 }
+
+/// A batch may name pages of all leaves before anybody reads one: those who wait come first.
+#[test]
+fn a_glance_has_no_more_leaves_read_than_may_be_at_a_time() {
+    let case = Case { beyond: Some(0), leaf_pages: 8, policy: CachePolicy::Lru };
+    let (mut index, mut medium) = (case.make(100), Medium::new());
+    (0..700).for_each(|lpid| _ = set(&mut index, &Medium::new(), lpid, Some(place(lpid))));
+    write_all(&mut index, &mut medium);
+    let mut index = case.open(100, &medium);
+    let missing = (0..700).filter(|lpid| matches!(index.glance(*lpid), Looked::Missing(_))).count();
+    let asked = std::iter::from_fn(|| index.next_to_read()).count();
+    assert!(missing > 500 && asked == index.reads_max(), "{missing} pages missing, {asked} leaves asked for");
+    let last = (0..700).rfind(|lpid| matches!(index.glance(*lpid), Looked::Missing(_))).unwrap();
+    assert!(matches!(index.look(last), Looked::Missing(_)) && index.next_to_read().is_some());
+}
