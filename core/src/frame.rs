@@ -257,6 +257,17 @@ impl Frames {
         self.copied += self.fresh.make_own(&mut self.pages[frame.0 as usize]);
     }
 
+    /// The page of a byte frame with what that holds, for somebody else to fill; nobody else has it. The frame holds zeroes until the page
+    /// is [put](Frames::put) there again.
+    ///
+    /// # Panics
+    /// If `frame` is a stamp frame.
+    #[must_use]
+    pub fn lend(&mut self, frame: Frame) -> Page {
+        self.own(frame);
+        self.pages[frame.0 as usize].take().expect("it has just got one")
+    }
+
     /// The page of a byte frame, to be held beside it; `None` if it holds zeroes. The frame gets another one when it is changed.
     ///
     /// # Panics

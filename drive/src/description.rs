@@ -57,6 +57,7 @@
 //! control = "unix:/tmp/openftl.ctl"
 //! files = "unix:/run/lsm.sock"    # with kind = "tables": where other processes use its files; or "127.0.0.1:10810"
 //! poll = "50us"                   # looks again for so long before it sleeps: less latency, more of a core; or "auto"
+//! reactors = 1                    # threads that move the bytes of sockets; the first one does all else
 //! ```
 //!
 //! Every field may be left out, and flags override them. An unknown field is an error.
@@ -177,6 +178,8 @@ pub struct HostSection {
     pub files: Option<String>,
     /// How long to look for what comes next before going to sleep.
     pub poll: Option<Poll>,
+    /// Threads that move the bytes of sockets.
+    pub reactors: Option<usize>,
 }
 
 /// Which NVMe hosts have to use TLS.

@@ -254,6 +254,10 @@ const THREADS_OF_LONGEST: &str = "4";
 /// Its tests that wait for each other, and would be its last: they run beside it.
 const BESIDE_LONGEST: &str = "witness::";
 
+/// Programs that run once more with servers whose sockets have [`REACTORS`] threads: what they find out of those holds then, too.
+const WITH_REACTORS: [&str; 3] = ["openftl-server all", "openftl-server nvme_storm", "openftl-server nvme_tls_memory"];
+const REACTORS: (&str, &str) = ("OPENFTL_TEST_REACTORS", "3");
+
 /// A program that has less than half as much CPU time as it takes: its servers work meanwhile.
 const WAITS: &str = "openftl-server witness";
 
@@ -270,6 +274,12 @@ fn jobs(built: &[Program], prepare: impl Fn(&mut Command)) -> Vec<Job<'_>> {
             beside.command.arg(BESIDE_LONGEST);
             beside.name = format!("{LONGEST} {}", BESIDE_LONGEST.trim_end_matches(':'));
             jobs.push(beside);
+        }
+        if WITH_REACTORS.contains(&&*job.name) {
+            let mut again = program.job().with_variable(REACTORS);
+            prepare(&mut again.command);
+            again.name = format!("{} with reactors", job.name);
+            jobs.push(again);
         }
         jobs.push(job);
     }

@@ -75,6 +75,9 @@ const SCRUB_INTERVAL_DEFAULT: Interval = Interval::days(7);
 /// The longest that a server may look for more before it sleeps.
 const POLL_MAX: Nanos = Nanos::from_millis(1_000);
 
+/// The most threads that move bytes: more than there are cores in one socket of most machines.
+const REACTORS_MAX: usize = 64;
+
 /// Frames for requests under way: two of NBD's longest, 32 MiB each.
 const HOST_FRAMES: u32 = 16_384;
 
@@ -152,7 +155,14 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
         return Err(Failure::bad_input(format_args!("poll = {span} is more than {POLL_MAX}"))
             .fix("choose less; 50us to 1ms do for hosts that are busy"));
     }
-    let server_config = ServerConfig { allow_remote: arguments.allow_remote, poll, ..ServerConfig::default() };
+    let reactors = arguments.reactors.or(settings.host.reactors).unwrap_or(1);
+    if !(1..=REACTORS_MAX).contains(&reactors) {
+        return Err(Failure::bad_input(format_args!("reactors = {reactors} is not from 1 to {REACTORS_MAX}")).fix(
+            "1 does for one busy host; more help where many are busy and the machine has as many cores to spare",
+        ));
+    }
+    let server_config =
+        ServerConfig { allow_remote: arguments.allow_remote, poll, reactors, ..ServerConfig::default() };
     let mut server = Server::new(server_config).map_err(Failure::failed)?;
     // Before the drive is opened: an address in use is found out before anything is written. And controlling it comes first:
     // who can connect can also control.

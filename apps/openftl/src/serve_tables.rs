@@ -169,6 +169,7 @@ fn refuse(arguments: &cli::Serve, drive: &TableDrive) -> Result<(), Failure> {
         (arguments.memory, "--memory"),
         (arguments.lie_about_flush, "--lie-about-flush"),
         (arguments.poll.is_some(), "--poll"),
+        (arguments.reactors.is_some(), "--reactors"),
         (arguments.record.is_some(), "--record"),
         (arguments.timing.is_some(), "--timing"),
         (flags.capacity.is_some(), "--capacity"),

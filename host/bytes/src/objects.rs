@@ -260,14 +260,20 @@ impl<K: Copy, A: ObjectAsk> ObjectRequests<K, A> {
     /// The bytes of a request from byte `from` on, up to the end of a frame: of a finished read, or what was filled of a write.
     #[must_use]
     pub fn slice<'a>(&'a self, drive: &'a A::Drive, id: RequestId, from: u64) -> &'a [u8] {
+        let (frames, frame, part) = self.frame(drive, id, from);
+        &frames.bytes(frame)[part]
+    }
+
+    /// The frame that they lie in, one of these, and where there.
+    #[must_use]
+    pub fn frame<'a>(&'a self, drive: &'a A::Drive, id: RequestId, from: u64) -> (&'a Frames, Frame, Range<usize>) {
         let (op, from) = (&self.ops[id.0], from as usize);
         let within = from % BLOCK_BYTES;
         let end = BLOCK_BYTES.min(within + op.length as usize - from);
-        let block = match op.sent.get(from / BLOCK_BYTES) {
-            Some(frame) => self.pool(drive).bytes(*frame),
-            None => drive.frames().bytes(op.room[from / BLOCK_BYTES]),
-        };
-        &block[within..end]
+        match op.sent.get(from / BLOCK_BYTES) {
+            Some(frame) => (self.pool(drive), *frame, within..end),
+            None => (drive.frames(), op.room[from / BLOCK_BYTES], within..end),
+        }
     }
 
     /// Where the bytes of an admitted write go from byte `from` on, up to the end of a frame.

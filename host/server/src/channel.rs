@@ -22,6 +22,7 @@ use crate::Counters;
 use crate::link::Over;
 use crate::parting::Parting;
 use crate::secure::{Secure, TlsPolicy};
+use crate::transfer::Moved;
 
 /// Bytes that are gathered to be encrypted at a time.
 pub(crate) const GATHERED_BYTES_MAX: usize = 64 << 10;
@@ -34,6 +35,8 @@ pub(crate) enum Channel {
     Undecided,
     /// TLS.
     Secure(Box<Secured>),
+    /// TLS, which a reactor has now.
+    Lent,
 }
 
 /// TLS on a socket.
@@ -41,16 +44,6 @@ pub(crate) struct Secured {
     session: Session,
     /// What is to be encrypted next.
     pub gathered: Vec<u8>,
-}
-
-/// What a socket gave or took.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Moved {
-    pub bytes: usize,
-    /// It has no more now.
-    pub would_block: bool,
-    /// The peer has closed its side.
-    pub ended: bool,
 }
 
 impl Channel {
@@ -93,17 +86,29 @@ impl Channel {
     /// Whether the bytes of the protocol come now.
     pub fn is_settled(&self) -> bool {
         match self {
-            Channel::Plain => true,
+            Channel::Plain | Channel::Lent => true,
             Channel::Undecided => false,
             Channel::Secure(secured) => secured.session.is_open(),
         }
     }
 
-    /// Who the peer has shown to be.
-    pub fn shown(&self) -> Option<&PskIdentity> {
+    /// What lies between, for a transfer.
+    #[inline]
+    pub fn secured(&mut self) -> Option<&mut Secured> {
         match self {
-            Channel::Plain | Channel::Undecided => None,
-            Channel::Secure(secured) => secured.session.identity(),
+            Channel::Secure(secured) => Some(secured),
+            Channel::Plain | Channel::Undecided | Channel::Lent => None,
+        }
+    }
+
+    /// The same, lent to a transfer that another thread makes.
+    pub fn lend(&mut self) -> Option<Box<Secured>> {
+        match std::mem::replace(self, Channel::Lent) {
+            Channel::Secure(secured) => Some(secured),
+            other => {
+                *self = other;
+                None
+            }
         }
     }
 }
@@ -134,12 +139,17 @@ impl Secured {
         Ok(moved)
     }
 
+    /// Who the peer has shown to be.
+    pub fn shown(&self) -> Option<&PskIdentity> {
+        self.session.identity()
+    }
+
     /// Sends what is gathered; how much of it the socket took.
-    pub fn send(&mut self, socket: BorrowedFd<'_>) -> Result<Moved, Errno> {
+    pub fn send(&mut self, socket: BorrowedFd<'_>) -> Result<Moved, Over> {
         match self.session.write(&mut Socket(socket), &self.gathered) {
-            Ok(bytes) => Ok(Moved { bytes, would_block: bytes < self.gathered.len(), ended: false }),
+            Ok(bytes) => Ok(Moved { bytes, would_block: bytes < self.gathered.len(), ..Moved::default() }),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Moved { would_block: true, ..Moved::default() }),
-            Err(_) => Err(Errno::PIPE),
+            Err(_) => Err(Over::Vanished),
         }
     }
 

@@ -9,6 +9,9 @@ use crate::connection;
 /// single request may be as large as half of the pool.
 pub const POOL_SHARES: usize = 8;
 
+/// See [`ServerConfig::reactors_above`].
+const REACTORS_ABOVE: usize = 16 << 10;
+
 /// Bounds of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerConfig {
@@ -30,6 +33,10 @@ pub struct ServerConfig {
     /// How long to look again and again for what comes next before going to sleep: a core for less latency. Waking up takes
     /// some microseconds, in a virtual machine a hundred.
     pub poll: Poll,
+    /// Threads that move the bytes of sockets, the one that owns the drives among them: with one, it does all.
+    pub reactors: usize,
+    /// Bytes that this one moves itself in a turn before others are asked; the default suits hosts that ask for one thing at a time.
+    pub reactors_above: usize,
     /// Long writes come through a receive buffer, as short ones do, and not straight from the socket to their frames: to
     /// measure what a copy costs.
     pub copies_long_writes: bool,
@@ -55,6 +62,8 @@ impl Default for ServerConfig {
             kept_bytes_max: 128 << 20,
             staging_bytes: 16 << 20,
             poll: Poll::Auto,
+            reactors: 1,
+            reactors_above: REACTORS_ABOVE,
             copies_long_writes: false,
             handshake_max: connection::HANDSHAKE_MAX,
             stall_max: connection::STALL_MAX,

@@ -5,11 +5,12 @@ use std::os::fd::OwnedFd;
 use openftl_core::{Nanos, Time};
 
 use crate::channel::Channel;
-use crate::link::{Link, Over};
+use crate::link::{Link, Movers, Over};
 use crate::nbd::NbdConnection;
 use crate::nvme::NvmeConnection;
 use crate::parting::Parting;
 use crate::served::Served;
+use crate::transfer::{Moved, Parcel, Room};
 use crate::{Counters, Protocol, ServedDrive, ServerConfig};
 
 pub(crate) enum Connection {
@@ -93,7 +94,7 @@ impl Connection {
     /// Whether nothing is to be done for it until its socket says so, or a host is told something: the server looks at it no more before that.
     pub fn may_sleep(&self, config: &ServerConfig) -> bool {
         let link = self.link();
-        let is_quiet = !link.readable && !link.hung_up && !link.ended && !link.closing && link.input().is_empty();
+        let is_quiet = !link.is_readable() && !link.hung_up && !link.ended && !link.closing && link.input().is_empty();
         is_quiet
             && self.is_idle()
             && !self.can_go_on()
@@ -139,8 +140,35 @@ impl Connection {
         either!(self, connection => connection.is_over())
     }
 
-    pub fn send<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
-        either!(self, connection => connection.send(now, served))
+    pub fn send<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        movers: &mut Movers<'_>,
+    ) -> Result<bool, Over> {
+        either!(self, connection => connection.send(now, served, movers))
+    }
+
+    /// A reactor has filled these with payload.
+    pub fn payload_came<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        rooms: Vec<Room>,
+        moved: Moved,
+    ) {
+        either!(self, connection => connection.payload_came(now, served, rooms, moved));
+    }
+
+    /// A reactor has sent this, or a part of it. Returns whether others may go on.
+    pub fn sent<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        parcel: Parcel,
+        moved: Moved,
+    ) -> Result<bool, Over> {
+        either!(self, connection => connection.sent(now, served, parcel, moved))
     }
 
     pub fn abandon_all<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) {

@@ -71,6 +71,8 @@ pub struct Counters {
     /// Bytes of clients' data that were copied in memory: between receive buffers, the heap and frames. What the kernel
     /// copies, to and from its sockets, is not in it, nor what TLS does.
     pub bytes_copied: Counter,
+    /// Bytes that reactors beside the server's thread have received and sent.
+    pub bytes_by_reactors: Counter,
     /// Bytes of slow payload that were moved out of frames because others waited for frames.
     pub bytes_moved_aside: Counter,
     /// Memory that peers keep now by being slow: payload whose rest is missing and replies that they do not take, outside

@@ -1,4 +1,5 @@
-//! The server: one thread that owns the drives and all connections.
+//! The server: one thread that owns the drives and all connections, and as many beside it as are wished for that move the bytes of sockets
+//! (`reactors.rs`).
 //!
 //! ```text
 //!   wait ──▶ accept ──▶ receive, take requests ──▶ poll the drives ──▶ operator ──▶ answer, send ──▶ wait …
@@ -47,6 +48,7 @@
 //! | batches of pages that grow | [`BATCHES_MAX`](openftl_nvme::wire::pages::BATCHES_MAX) of a session, and of all [`CHANGES_MAX`](openftl_nvme::wire::pages::CHANGES_MAX) changes; sessions: as many as the store keeps |
 //! | memory of slow payload and of replies that are not taken | [`ServerConfig::kept_bytes_max`] for all connections |
 //! | receive buffers | one for each connection that has something unread, and `BUFFERS_KEPT_MAX` for the next |
+//! | transfers of a reactor | `TRANSFERS_MAX`, one in each direction of a connection; what is beyond the server's thread does itself |
 //! | bytes of a TLS connection that is busy | a gathering buffer of `GATHERED_BYTES_MAX` and the library's, about as much again; they are given back when it rests |
 //! | heap of an NVMe connection's commands | `HEAP_BYTES_MAX`, and of all [`ServerConfig::heap_bytes_max`]; beyond it they end with a status that hosts answer by trying again |
 //! | answers that an NVMe or NBD peer does not take | `SMALL_WAITING_BYTES_MAX`; then nothing more is heard from it |
@@ -86,6 +88,7 @@ mod page_request;
 mod parting;
 mod peer;
 mod protocol;
+mod reactors;
 mod recorder;
 mod secure;
 mod served;
@@ -93,6 +96,7 @@ mod served_drive;
 mod server;
 mod stop;
 mod ticket;
+mod transfer;
 mod value_request;
 mod zone_request;
 

@@ -12,10 +12,11 @@ use openftl_parts::words::Handle;
 
 use crate::accounts::Claim;
 use crate::counters::Counters;
-use crate::link::{Buffers, DIRECT_BYTES_MIN, INPUT_BYTES, Link, Over};
+use crate::link::{DIRECT_BYTES_MIN, INPUT_BYTES, Link, Movers, Over};
 use crate::parting::Parting;
 use crate::served::Served;
 use crate::ticket::{Ticket, What};
+use crate::transfer::{Moved, Parcel, Room};
 use crate::{Protocol, ServedDrive, ServerConfig};
 use openftl_bytes::{ByteRequest, Finished, RequestId};
 use openftl_nbd::protocol::{Closing, Command, Event, ExportInfo, MESSAGE_BYTES_MAX, Request, Session};
@@ -127,7 +128,7 @@ impl NbdConnection {
 
     /// Whether a turn would move bytes.
     pub fn can_go_on(&self) -> bool {
-        (self.link.readable && self.wants_input()) || (self.link.writable && !self.link.output.is_empty())
+        (self.link.may_receive() && self.wants_input()) || self.link.may_send()
     }
 
     /// When the peer has kept the server waiting for too long.
@@ -155,6 +156,7 @@ impl NbdConnection {
         });
         if let Some(filling) = &mut self.filling
             && let Place::Frames(id) = filling.place
+            && !self.link.is_receiving()
             && self.link.giving.slow_at().is_some_and(|at| now >= at)
         {
             let served = &mut served[self.export.expect("a write has an export")];
@@ -202,22 +204,27 @@ impl NbdConnection {
         &mut self,
         now: Time,
         served: &mut [Served<'_, T>],
-        buffers: &mut Buffers,
+        movers: &mut Movers<'_>,
         config: &ServerConfig,
     ) -> Result<(), Over> {
-        if !self.link.readable || !self.wants_input() {
+        if !self.link.may_receive() || !self.wants_input() {
             return Ok(());
         }
         if config.copies_long_writes {
-            return self.link.receive(now, false, buffers);
+            return self.link.receive(now, false, movers);
         }
         match &mut self.filling {
             Some(Filling { place: Place::Frames(id), length, filled, .. }) if *length - *filled >= DIRECT_BYTES_MIN => {
                 let served = &mut served[self.export.expect("a write has an export")];
-                *filled += self.link.receive_into(now, served, *id, *filled, *length - *filled)?;
+                let left = *length - *filled;
+                if movers.reactors.take_on(self.link.number, left as usize) {
+                    self.link.have_received_into(now, served, (*id, *filled, left), movers);
+                    return Ok(());
+                }
+                *filled += self.link.receive_into(now, served, *id, *filled, left)?;
                 Ok(())
             }
-            _ => self.link.receive(now, self.is_long_expected && self.held.is_none(), buffers),
+            _ => self.link.receive(now, self.is_long_expected && self.held.is_none(), movers),
         }
     }
 
@@ -440,12 +447,48 @@ impl NbdConnection {
 
     /// Sends replies, in one system call. Returns whether others may go on: frames were given back, or this connection
     /// got stuck and waits for them no more.
-    pub fn send<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
-        if !self.link.writable || self.link.output.is_empty() {
+    pub fn send<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        movers: &mut Movers<'_>,
+    ) -> Result<bool, Over> {
+        if !self.link.may_send() {
             return Ok(false);
         }
         let (requests, bytes) = (&mut self.requests, &mut self.bytes);
-        self.link.send(now, served, |_, length| {
+        self.link.send(now, served, movers, |_, length| {
+            *requests -= 1;
+            *bytes -= length;
+        })
+    }
+
+    /// A reactor has filled these with payload.
+    pub fn payload_came<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        mut rooms: Vec<Room>,
+        moved: Moved,
+    ) {
+        let Some(Filling { place: Place::Frames(id), filled, .. }) = &mut self.filling else {
+            unreachable!("nothing is done with a write whose pages are lent")
+        };
+        served[self.export.expect("a write has an export")].take_back(*id, *filled, &mut rooms);
+        *filled += moved.bytes as u64;
+        self.link.take_rooms(now, rooms, moved);
+    }
+
+    /// A reactor has sent this, or a part of it. Returns the same.
+    pub fn sent<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        parcel: Parcel,
+        moved: Moved,
+    ) -> Result<bool, Over> {
+        let (requests, bytes) = (&mut self.requests, &mut self.bytes);
+        self.link.sent(now, served, parcel, moved, |_, length| {
             *requests -= 1;
             *bytes -= length;
         })

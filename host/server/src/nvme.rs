@@ -45,9 +45,10 @@ use openftl_parts::target::Extent;
 use openftl_parts::words::Handle;
 
 use crate::fabric::Fabric;
-use crate::link::{Buffers, INPUT_BYTES, Link, Over};
+use crate::link::{INPUT_BYTES, Link, Movers, Over};
 use crate::parting::Parting;
 use crate::served::Served;
+use crate::transfer::{Moved, Parcel};
 use crate::{Counters, ServedDrive, ServerConfig};
 
 /// Headers and completions that wait to be sent, in bytes, above which no more commands are taken.
@@ -189,6 +190,8 @@ pub(crate) struct NvmeConnection {
     is_long_expected: bool,
     /// Such data are on their way there.
     is_straight: bool,
+    /// Where there are reactors: which data those are, what comes next of them, and how much at most.
+    straight: Option<(Slot, u32, u32)>,
 }
 
 /// What a turn of a connection works with.
@@ -223,6 +226,7 @@ impl NvmeConnection {
             aside_bytes: 0,
             is_long_expected: false,
             is_straight: false,
+            straight: None,
         }
     }
 
@@ -241,9 +245,7 @@ impl NvmeConnection {
     }
 
     pub fn can_go_on(&self) -> bool {
-        self.is_put_off
-            || (self.link.readable && self.wants_input())
-            || (self.link.writable && !self.link.output.is_empty())
+        self.is_put_off || (self.link.may_receive() && self.wants_input()) || self.link.may_send()
     }
 
     /// When the peer has kept the server waiting for too long.
@@ -275,14 +277,15 @@ impl NvmeConnection {
 
     /// Takes what the socket holds, in one system call. Before that hands are shaken, where there is TLS: by as many in a
     /// turn as have a step of an authentication.
-    pub fn receive(
+    pub fn receive<T: ServedDrive>(
         &mut self,
         now: Time,
-        buffers: &mut Buffers,
+        served: &mut [Served<'_, T>],
+        movers: &mut Movers<'_>,
         fabric: &mut Fabric,
         counters: &Counters,
     ) -> Result<(), Over> {
-        if !self.link.readable || !self.wants_input() || self.link.input().len() > INPUT_BYTES / 2 {
+        if !self.link.may_receive() || !self.wants_input() || self.link.input().len() > INPUT_BYTES / 2 {
             return Ok(());
         }
         if !self.link.channel().is_settled() {
@@ -296,10 +299,10 @@ impl NvmeConnection {
         }
         // The rest of a long payload is not for the buffer.
         if self.is_straight {
-            return Ok(());
+            return self.receive_straight(now, served, movers);
         }
         let is_expected = self.is_long_expected && self.session.is_owed();
-        self.link.receive(now, is_expected, buffers)
+        self.link.receive(now, is_expected, movers)
     }
 
     /// Serves what was received.
@@ -424,12 +427,32 @@ impl NvmeConnection {
     }
 
     /// Sends what is in line, in one system call. Returns whether others may go on.
-    pub fn send<T: ServedDrive>(&mut self, now: Time, served: &mut [Served<'_, T>]) -> Result<bool, Over> {
-        if !self.link.writable || self.link.output.is_empty() {
+    pub fn send<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        movers: &mut Movers<'_>,
+    ) -> Result<bool, Over> {
+        if !self.link.may_send() {
             return Ok(false);
         }
         let (requests, bytes) = (&mut self.requests, &mut self.bytes);
-        self.link.send(now, served, |_, length| {
+        self.link.send(now, served, movers, |_, length| {
+            *requests -= 1;
+            *bytes -= length;
+        })
+    }
+
+    /// A reactor has sent this, or a part of it. Returns the same.
+    pub fn sent<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        parcel: Parcel,
+        moved: Moved,
+    ) -> Result<bool, Over> {
+        let (requests, bytes) = (&mut self.requests, &mut self.bytes);
+        self.link.sent(now, served, parcel, moved, |_, length| {
             *requests -= 1;
             *bytes -= length;
         })

@@ -13,24 +13,19 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use openftl_bytes::RequestId;
-use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use openftl_core::BLOCK_BYTES;
 
 use crate::ServedDrive;
-use crate::channel::{GATHERED_BYTES_MAX, Secured};
+use crate::channel::Secured;
+use crate::link::Over;
 use crate::served::Served;
-
-/// Pieces of memory in one system call; a quarter of what the system allows (`IOV_MAX`).
-const SLICES_MAX: usize = 256;
+use crate::transfer::{self, Moved, Parcel, SLICES_MAX, ZEROES};
 
 /// Sent bytes at the buffer's front that are worth moving the rest for.
 const COMPACT_BYTES: usize = 64 << 10;
-
-/// What zeroes are sent from.
-pub(crate) static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// What to send next.
 #[derive(Debug)]
@@ -55,13 +50,16 @@ impl Segment {
     }
 }
 
-/// How sending went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Sent {
-    /// Bytes that the system took.
-    pub bytes: usize,
-    /// Whether it would have taken more.
-    pub takes_more: bool,
+/// A piece of what is in line.
+enum Part<'a> {
+    Small(&'a [u8]),
+    Zeroes(usize),
+    /// Bytes of a finished read from one on.
+    Read {
+        export: usize,
+        id: RequestId,
+        from: u64,
+    },
 }
 
 /// The bytes waiting to be sent.
@@ -164,98 +162,89 @@ impl Output {
     /// Sends as much as fits in one system call. Calls `ended` for each read that is sent to its end.
     pub fn send<T: ServedDrive>(
         &mut self,
-        socket: impl AsFd,
-        served: &[Served<'_, T>],
-        mut ended: impl FnMut(usize, RequestId, u64),
-    ) -> Result<Sent, Errno> {
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let (count, offered) = self.gather(served, &mut slices);
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let bytes = match sendmsg(socket, &slices[..count], &mut SendAncillaryBuffer::default(), flags) {
-            Ok(bytes) => bytes,
-            Err(Errno::AGAIN | Errno::INTR) => 0,
-            Err(error) => return Err(error),
-        };
-        self.advance(bytes as u64, &mut ended);
-        Ok(Sent { bytes, takes_more: bytes == offered })
-    }
-
-    /// The same through TLS, which takes one piece of memory: what is in line is copied there. What was not taken comes first
-    /// again the next time, as TLS wants it.
-    pub fn send_secured<T: ServedDrive>(
-        &mut self,
-        secured: &mut Secured,
         socket: BorrowedFd<'_>,
+        secured: Option<&mut Secured>,
         served: &[Served<'_, T>],
-        mut ended: impl FnMut(usize, RequestId, u64),
-    ) -> Result<Sent, Errno> {
+        ended: impl FnMut(usize, RequestId, u64),
+    ) -> Result<Moved, Over> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let (count, _) = self.gather(served, &mut slices);
-        secured.gathered.clear();
-        for slice in &slices[..count] {
-            let room = GATHERED_BYTES_MAX - secured.gathered.len();
-            secured.gathered.extend_from_slice(&slice[..slice.len().min(room)]);
-        }
-        let moved = secured.send(socket)?;
-        self.advance(moved.bytes as u64, &mut ended);
-        Ok(Sent { bytes: moved.bytes, takes_more: !moved.would_block })
+        let mut count = 0;
+        self.for_each_part(|part| {
+            let slice = match part {
+                Part::Small(bytes) => bytes,
+                Part::Zeroes(bytes) => &ZEROES[..bytes],
+                Part::Read { export, id, from } => served[export].slice(id, from),
+            };
+            slices[count] = IoSlice::new(slice);
+            count += 1;
+            slice.len()
+        });
+        let moved = transfer::send(socket, secured, &slices[..count])?;
+        self.advance(moved.bytes as u64, ended);
+        Ok(moved)
     }
 
-    fn gather<'a, T: ServedDrive>(
-        &'a self,
-        served: &'a [Served<'_, T>],
-        slices: &mut [IoSlice<'a>; SLICES_MAX],
-    ) -> (usize, usize) {
-        let (mut count, mut offered) = (0, 0);
+    /// Packs the same into `parcel`, to be sent elsewhere. It stays in line until [`Output::advance`] is told how much was sent.
+    pub fn pack<T: ServedDrive>(&self, served: &[Served<'_, T>], parcel: &mut Parcel) {
+        self.for_each_part(|part| {
+            let before = parcel.bytes();
+            match part {
+                Part::Small(bytes) => parcel.push_small(bytes),
+                Part::Zeroes(bytes) => parcel.push_zeroes(bytes),
+                Part::Read { export, id, from } => served[export].pack(id, from, parcel),
+            }
+            parcel.bytes() - before
+        });
+    }
+
+    /// About how many bytes are packed, or sent, at a time.
+    pub fn bytes_at_once(&self) -> usize {
+        let lengths = self.segments.iter().take(SLICES_MAX).map(Segment::length);
+        (lengths.sum::<u64>() - self.front_sent).min((SLICES_MAX * BLOCK_BYTES) as u64) as usize
+    }
+
+    /// Calls `take` for each piece of what goes into one system call; it says how many bytes it took, and is given what is left of a
+    /// longer one.
+    fn for_each_part<'a>(&'a self, mut take: impl FnMut(Part<'a>) -> usize) {
+        let mut left = SLICES_MAX;
         let mut small = self.small_sent;
         let mut skip = self.front_sent;
         for segment in &self.segments {
+            if left == 0 {
+                return;
+            }
             match segment {
                 Segment::Small(bytes) => {
-                    if count == SLICES_MAX {
-                        break;
-                    }
                     // What is sent of the buffer's front is counted in `small_sent`, so `skip` is not applied twice.
-                    let left = *bytes - skip as usize;
-                    slices[count] = IoSlice::new(&self.small[small..small + left]);
-                    (count, offered, small) = (count + 1, offered + left, small + left);
+                    let end = small + *bytes - skip as usize;
+                    take(Part::Small(&self.small[small..end]));
+                    (left, small) = (left - 1, end);
                 }
                 Segment::Kept(bytes) => {
-                    if count == SLICES_MAX {
-                        break;
-                    }
-                    slices[count] = IoSlice::new(&bytes[skip as usize..]);
-                    (count, offered) = (count + 1, offered + bytes.len() - skip as usize);
+                    take(Part::Small(&bytes[skip as usize..]));
+                    left -= 1;
                 }
-                Segment::Zeroes(bytes) => {
-                    let mut left = *bytes - skip;
-                    while left > 0 && count < SLICES_MAX {
-                        let slice = &ZEROES[..left.min(ZEROES.len() as u64) as usize];
-                        slices[count] = IoSlice::new(slice);
-                        (count, offered, left) = (count + 1, offered + slice.len(), left - slice.len() as u64);
-                    }
-                    if left > 0 {
-                        break;
-                    }
-                }
-                &Segment::Read { export, id, length } => {
+                &Segment::Zeroes(length) | &Segment::Read { length, .. } => {
                     let mut from = skip;
-                    while from < length && count < SLICES_MAX {
-                        let slice = served[export].slice(id, from);
-                        slices[count] = IoSlice::new(slice);
-                        (count, offered, from) = (count + 1, offered + slice.len(), from + slice.len() as u64);
-                    }
-                    if from < length {
-                        break;
+                    while from < length {
+                        if left == 0 {
+                            return;
+                        }
+                        let part = match *segment {
+                            Segment::Read { export, id, .. } => Part::Read { export, id, from },
+                            _ => Part::Zeroes((length - from).min(ZEROES.len() as u64) as usize),
+                        };
+                        from += take(part) as u64;
+                        left -= 1;
                     }
                 }
             }
             skip = 0;
         }
-        (count, offered)
     }
 
-    fn advance(&mut self, mut bytes: u64, ended: &mut impl FnMut(usize, RequestId, u64)) {
+    /// So much of what is in line was sent. Calls `ended` for each read that is sent to its end.
+    pub fn advance(&mut self, mut bytes: u64, mut ended: impl FnMut(usize, RequestId, u64)) {
         while let Some(front) = self.segments.front() {
             let length = front.length();
             let sent = bytes.min(length - self.front_sent);

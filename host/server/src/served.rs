@@ -4,6 +4,7 @@
 //! needs to know says which of them it means.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use openftl_blocks::BlockFtl;
@@ -27,6 +28,7 @@ use crate::page_request::{PageAsk, PageFinished, PageRequests, PageSessions};
 use crate::recorder::{Line, Recorder};
 use crate::served_drive::bytes_in_zones;
 use crate::ticket::Ticket;
+use crate::transfer::{Parcel, Room};
 use crate::value_request::{ValueAsk, ValueFinished, ValueRequests};
 
 /// What hosts see as blocks. Segments are in a box, since they are far larger than a reference.
@@ -474,6 +476,19 @@ impl<'a, T: ServedDrive> Served<'a, T> {
         }
     }
 
+    /// Packs the same to be sent elsewhere: the page of their frame is held there as well, and not copied.
+    pub fn pack(&self, id: RequestId, from: u64, parcel: &mut Parcel) {
+        let (frames, frame, part) = match &self.behind {
+            Behind::Drive { target, requests, .. } => frame_of(target.frames(), requests.place(id, from)),
+            Behind::Zones { drive, requests, .. } => frame_of(drive.frames(), requests.place(id, from)),
+            Behind::Pages { drive, requests, .. } => requests.frame(drive, id, from),
+            Behind::Values { drive, requests, .. } => requests.frame(drive, id, from),
+            // Out-of-band bytes lie beside pages.
+            Behind::Device { .. } => return parcel.push_small(self.slice(id, from)),
+        };
+        parcel.push_page(frames.page(frame), part);
+    }
+
     /// Where the bytes of an admitted write go from byte `from` on, as far as they lie together.
     #[inline]
     pub fn slice_mut(&mut self, id: RequestId, from: u64) -> &mut [u8] {
@@ -503,7 +518,7 @@ impl<'a, T: ServedDrive> Served<'a, T> {
     }
 
     /// The memory of a write to a drive, of any kind, from byte `from` on, in pieces, for one vectored system call.
-    pub fn room<const PIECES: usize>(&mut self, id: RequestId, from: u64) -> ([&mut [u8]; PIECES], usize) {
+    pub fn room<const PIECES: usize>(&mut self, id: RequestId, from: u64) -> [&mut [u8]; PIECES] {
         match &mut self.behind {
             Behind::Drive { target, requests, .. } => pieces(target.frames_mut(), from, |at| requests.place(id, at)),
             Behind::Zones { drive, requests, .. } => pieces(drive.frames_mut(), from, |at| requests.place(id, at)),
@@ -514,6 +529,49 @@ impl<'a, T: ServedDrive> Served<'a, T> {
             Behind::Values { drive, requests, .. } => {
                 let (pool, place) = requests.pool_and_place(drive, id);
                 pieces(pool, from, place)
+            }
+            Behind::Device { .. } => unreachable!("only for drives"),
+        }
+    }
+
+    /// Lends the pages that the bytes of an admitted write go to, from byte `from` on, at most `bytes` of them, and as many pages.
+    pub fn lend(&mut self, id: RequestId, from: u64, bytes: u64, pages: usize, rooms: &mut Vec<Room>) {
+        self.with_frames(id, |frames, place| {
+            let (mut at, end) = (from, from + bytes);
+            while rooms.len() < pages && at < end {
+                let (frame, part) = place(at);
+                if at + part.len() as u64 > end {
+                    break;
+                }
+                at += part.len() as u64;
+                rooms.push(Room { page: frames.lend(frame), part });
+            }
+        });
+    }
+
+    /// They are back.
+    pub fn take_back(&mut self, id: RequestId, from: u64, rooms: &mut Vec<Room>) {
+        self.with_frames(id, |frames, place| {
+            let mut at = from;
+            for Room { page, part } in rooms.drain(..) {
+                frames.put(place(at).0, Some(page));
+                at += part.len() as u64;
+            }
+        });
+    }
+
+    /// The frames of an admitted write, and where in them each of its bytes goes.
+    fn with_frames(&mut self, id: RequestId, act: impl FnOnce(&mut Frames, &dyn Fn(u64) -> (Frame, Range<usize>))) {
+        match &mut self.behind {
+            Behind::Drive { target, requests, .. } => act(target.frames_mut(), &|at| requests.place(id, at)),
+            Behind::Zones { drive, requests, .. } => act(drive.frames_mut(), &|at| requests.place(id, at)),
+            Behind::Pages { drive, requests, .. } => {
+                let (pool, place) = requests.pool_and_place(drive, id);
+                act(pool, &place);
+            }
+            Behind::Values { drive, requests, .. } => {
+                let (pool, place) = requests.pool_and_place(drive, id);
+                act(pool, &place);
             }
             Behind::Device { .. } => unreachable!("only for drives"),
         }
@@ -667,8 +725,8 @@ impl<'a, T: ServedDrive> Served<'a, T> {
 fn pieces<const PIECES: usize>(
     frames: &mut Frames,
     from: u64,
-    place: impl Fn(u64) -> (Frame, std::ops::Range<usize>),
-) -> ([&mut [u8]; PIECES], usize) {
+    place: impl Fn(u64) -> (Frame, Range<usize>),
+) -> [&mut [u8]; PIECES] {
     let mut at = from;
     let mut ranges: [_; PIECES] = std::array::from_fn(|_| 0..0);
     let taken = std::array::from_fn(|index| {
@@ -679,6 +737,10 @@ fn pieces<const PIECES: usize>(
     });
     let mut ranges = ranges.into_iter();
     let pieces = frames.bytes_disjoint_mut::<PIECES>(taken);
-    let pieces = pieces.map(|bytes| &mut bytes[ranges.next().expect("as many ranges as frames")]);
-    (pieces, (at - from) as usize)
+    pieces.map(|bytes| &mut bytes[ranges.next().expect("as many ranges as frames")])
+}
+
+/// A frame of these, and a part of it.
+fn frame_of(frames: &Frames, (frame, part): (Frame, Range<usize>)) -> (&Frames, Frame, Range<usize>) {
+    (frames, frame, part)
 }

@@ -38,6 +38,7 @@ use crate::operator::{NoOperator, Operator};
 use crate::other::Other;
 use crate::parting::Parting;
 use crate::protocol::Protocol;
+use crate::reactors::Reactors;
 use crate::recorder::Recorder;
 use crate::secure::{Secure, TlsPolicy};
 use crate::served::Served;
@@ -47,6 +48,7 @@ use drives::drain_and_flush;
 use fences::Left;
 
 /// What an event belongs to, in the upper half of its data; the lower half is an index.
+const EVENT_REACTORS: u64 = u32::MAX as u64 - 4;
 const EVENT_KEYS: u64 = u32::MAX as u64 - 3;
 const EVENT_OPERATOR: u64 = u32::MAX as u64 - 2;
 const EVENT_LISTENER: u64 = u32::MAX as u64 - 1;
@@ -99,6 +101,7 @@ pub struct Server {
     /// Drives that have just come to a standstill, and their states.
     standstills: Vec<(usize, String)>,
     buffers: Buffers,
+    reactors: Reactors,
     /// Somebody has come since handshakes were last counted.
     is_crowded: bool,
     /// When something last came from a peer.
@@ -110,9 +113,12 @@ impl Server {
     /// A server that listens nowhere yet.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// If the process has no file descriptor or thread left.
     pub fn new(config: ServerConfig) -> io::Result<Server> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let reactors = Reactors::new(config.reactors, config.reactors_above)?;
+        let data = epoll::EventData::new_u64(EVENT_REACTORS << 32);
+        epoll::add(&epoll, reactors.event(), data, epoll::EventFlags::IN)?;
         Ok(Server {
             config,
             epoll,
@@ -127,6 +133,7 @@ impl Server {
             left: Vec::new(),
             standstills: Vec::new(),
             buffers: Buffers::default(),
+            reactors,
             is_crowded: false,
             heard: Time::ZERO,
             recorder: None,
@@ -268,8 +275,9 @@ impl Server {
         for slot in 0..self.slots.len() {
             self.close(slot, parting, &mut served);
         }
-        // No drive is at work any more.
+        // No drive is at work any more, and no reactor.
         self.left.clear();
+        self.reactors.finish();
         if let Ok(End::Interrupted { .. }) = ended {
             self.fabric.iter_mut().for_each(Fabric::power_lost);
             return ended;

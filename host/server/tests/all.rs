@@ -9,6 +9,8 @@ mod client;
 mod memory;
 #[path = "support/nvme.rs"]
 mod nvme;
+#[path = "support/reactors.rs"]
+mod reactors;
 
 mod nvme_attachment;
 mod nvme_authentication;
@@ -16,6 +18,7 @@ mod nvme_commands;
 mod nvme_hints;
 mod nvme_hosts;
 mod nvme_pages;
+mod nvme_reactors;
 mod nvme_reservations;
 mod nvme_segments;
 mod nvme_tls;

@@ -5,6 +5,8 @@ mod memory;
 #[path = "support/nvme.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod nvme;
+#[path = "support/reactors.rs"]
+mod reactors;
 
 use std::collections::HashMap;
 use std::net::TcpStream;

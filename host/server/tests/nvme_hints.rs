@@ -82,7 +82,7 @@ fn ended(client: &mut Client<TcpStream>, entry: &[u8; 64], payload: Payload) -> 
 impl Hosted {
     fn new(placement: PlacementName, format: BlockFormat) -> Hosted {
         let drive = drive(placement);
-        let mut server = Server::new(ServerConfig::default()).unwrap();
+        let mut server = Server::new(crate::reactors::with_reactors(ServerConfig::default())).unwrap();
         let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };
         let mut target = Target::new("1", "OpenFTL", "1");

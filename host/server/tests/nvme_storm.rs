@@ -9,6 +9,8 @@ mod memory;
 mod nvme;
 #[path = "support/rant.rs"]
 mod rant;
+#[path = "support/reactors.rs"]
+mod reactors;
 
 use memory::{Memory, Temper};
 use nvme::{Queue, Served, Wishes, page_store, zoned_drive};

@@ -7,6 +7,8 @@ mod memory;
 #[path = "support/nvme.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod nvme;
+#[path = "support/reactors.rs"]
+mod reactors;
 
 use std::sync::atomic::Ordering;
 

@@ -52,7 +52,7 @@ fn export(drive: Memory) -> [Export<Memory>; 1] {
 fn an_interruption_drops_clients_without_a_reply_and_the_server_can_serve_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let mut server = Server::new(ServerConfig::default()).unwrap();
+    let mut server = Server::new(crate::reactors::with_reactors(ServerConfig::default())).unwrap();
     server.listen(Endpoint::Unix(path.clone()), Protocol::Nbd).unwrap();
     let (stop, counters) = (Stop::new().unwrap(), server.counters());
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
@@ -101,7 +101,7 @@ fn an_interruption_drops_clients_without_a_reply_and_the_server_can_serve_again(
 #[test]
 fn an_operator_that_nobody_calls_gets_its_turn_when_it_is_due() {
     let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::new(ServerConfig::default()).unwrap();
+    let mut server = Server::new(crate::reactors::with_reactors(ServerConfig::default())).unwrap();
     server.listen(Endpoint::Unix(folder.path().join("socket")), Protocol::Nbd).unwrap();
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
     let (interrupted, _interruptions) = channel();

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use crate::client::{Client, head};
 use crate::memory::{Memory, Switches, Temper};
+use crate::reactors::with_reactors;
 use openftl_core::units::Poll;
 use openftl_core::{BLOCK_BYTES, Clock, Nanos, Time};
 use openftl_nbd::wire::{ErrorCode, command, command_flag, option};
@@ -64,7 +65,7 @@ impl Served {
     ) -> (R, Served) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let mut server = Server::new(config).unwrap();
+        let mut server = Server::new(with_reactors(config)).unwrap();
         server.listen(Endpoint::Unix(path.clone()), Protocol::Nbd).unwrap();
         let tcp = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::Nbd).unwrap();
         let (stop, counters, switches) = (Stop::new().unwrap(), server.counters(), Arc::clone(&drive.switches));
@@ -405,6 +406,10 @@ fn a_byte_now_and_then_keeps_no_connection_open() {
     let (mut trickling, mut deaf, mut other) = (served.open(), served.open(), served.open());
     trickling.say(&head(command::WRITE, 0, 1, 0, 700_000));
     (0..4).for_each(|cookie| deaf.send_read(cookie, 0, 1 << 20));
+    // It has to take what it has asked for from here on.
+    while served.counters.reads.get() == 0 {
+        std::thread::yield_now();
+    }
     for _ in 0..2 {
         trickling.say(&[1]);
         deaf.say(&head(command::FLUSH, 0, 9, 0, 0));
@@ -583,7 +588,7 @@ fn exports_that_cannot_be_served_are_named_with_the_reason() {
         Export { name: name.to_owned(), description: String::new(), read_only: false, target }
     };
     let check = |mut exports: Vec<Export<Memory>>, why: &str| {
-        let mut server = Server::new(ServerConfig::default()).unwrap();
+        let mut server = Server::new(with_reactors(ServerConfig::default())).unwrap();
         let error = server.run(&mut exports, &mut WallClock::new(), &Stop::new().unwrap()).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     };

@@ -143,7 +143,7 @@ impl Served {
         let target = BlockFtl::format(device, config, &mut VirtualClock::default()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let mut server = Server::new(ServerConfig::default()).unwrap();
+        let mut server = Server::new(crate::reactors::with_reactors(ServerConfig::default())).unwrap();
         server.listen(Endpoint::Unix(path.clone()), Protocol::Nbd).unwrap();
         let (stop, counters, clock) = (Stop::new().unwrap(), server.counters(), TestClock::default());
         let (tell, told) = channel();

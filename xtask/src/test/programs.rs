@@ -219,7 +219,15 @@ pub fn run_all(jobs: Vec<Job>, tally: &mut Tally) -> Outcome {
     }
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// The same with a variable of the environment.
+    pub fn with_variable(mut self, (name, value): (&'static str, &'static str)) -> Job<'a> {
+        self.command.env(name, value);
+        let alone = self.alone;
+        self.alone = Box::new(move |test| format!("{name}={value} {}", alone(test)));
+        self
+    }
+
     /// Whether what it prints is shown.
     pub fn tells(&self) -> bool {
         self.tells

@@ -106,6 +106,10 @@ pub struct Serve {
     /// could use. `auto` does it while hosts come again soon, and `0s` never [default: auto].
     #[arg(long, value_name = "TIME")]
     pub poll: Option<Poll>,
+    /// Threads that move the bytes of sockets, with TLS encrypt and decrypt them, up to 64. The first one owns the drives and does all
+    /// else: useful for many busy hosts on a machine with cores to spare [default: 1].
+    #[arg(long, value_name = "N")]
+    pub reactors: Option<usize>,
     /// Write what hosts ask of blocks and zones to this new file, as fio's I/O log: a load for `bench`, `compare` and `sweep`
     /// (trace:FILE), and for fio's --read_iolog.
     #[arg(long, value_name = "FILE")]

@@ -14,8 +14,8 @@ use zerocopy::IntoBytes;
 
 use super::{Last, NvmeConnection, Turn};
 use crate::link::Over;
-use crate::output::ZEROES;
 use crate::parting::Parting;
+use crate::transfer::ZEROES;
 use crate::{Counters, ServedDrive};
 
 impl NvmeConnection {

@@ -24,7 +24,7 @@ impl NvmeConnection {
     ) -> Result<(), Over> {
         let entry = self.commands[slot.index()].as_ref().expect("it has begun").entry;
         if let Some(data) = data
-            && !turn.fabric.admits(self.link.channel().shown(), data)
+            && !turn.fabric.admits(self.link.shown(), data)
         {
             let (connection, peer) = (self.link.number, self.link.peer);
             let (host, subsystem) = names_of(data).unwrap_or_default();

@@ -1,14 +1,16 @@
 //! The payload of a command comes from the socket into frames or into the heap. If its host is slow while others wait for
 //! frames, the payload goes on in memory of the connection.
 
+use openftl_bytes::RequestId;
 use openftl_core::Time;
 use openftl_nvme::{Answer, Status};
 use openftl_nvme_tcp::target::Slot;
 
 use super::{NvmeConnection, Stage, Turn};
-use crate::link::{DIRECT_BYTES_MIN, Over};
+use crate::link::{DIRECT_BYTES_MIN, Movers, Over};
 use crate::parting::Parting;
 use crate::served::Served;
+use crate::transfer::{Moved, Room};
 use crate::{Counters, ServedDrive};
 
 impl NvmeConnection {
@@ -32,7 +34,7 @@ impl NvmeConnection {
             *requests -= 1;
             *bytes -= length;
         });
-        if self.filling == 0 || self.link.giving.slow_at().is_none_or(|at| now < at) {
+        if self.filling == 0 || self.link.is_receiving() || self.link.giving.slow_at().is_none_or(|at| now < at) {
             return Ok(gave_back);
         }
         for command in self.commands.iter_mut().flatten() {
@@ -63,6 +65,76 @@ impl NvmeConnection {
         Ok(true)
     }
 
+    /// Where there are reactors, receives what goes straight from the socket to its frames, or has one of them do so.
+    pub(super) fn receive_straight<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        movers: &mut Movers<'_>,
+    ) -> Result<(), Over> {
+        let Some((slot, offset, bytes)) = self.straight else { return Ok(()) };
+        let command = self.commands[slot.index()].as_ref().expect("its data come");
+        let Stage::Filling(id) = command.stage else { return Ok(()) };
+        let served = &mut served[command.export];
+        let (from, left) = (u64::from(offset), u64::from(bytes));
+        if movers.reactors.take_on(self.link.number, bytes as usize) {
+            self.link.have_received_into(now, served, (id, from, left), movers);
+            return Ok(());
+        }
+        self.straight = None;
+        let came = self.link.receive_into(now, served, id, from, left)?;
+        self.came_straight(slot, id, offset, came, served);
+        self.is_straight = came < left;
+        Ok(())
+    }
+
+    /// A reactor has filled these with such data.
+    pub fn payload_came<T: ServedDrive>(
+        &mut self,
+        now: Time,
+        served: &mut [Served<'_, T>],
+        mut rooms: Vec<Room>,
+        moved: Moved,
+    ) {
+        let (slot, offset, bytes) = self.straight.take().expect("they were lent for some");
+        let command = self.commands[slot.index()].as_ref().expect("its data come");
+        if let Stage::Filling(id) = command.stage {
+            let served = &mut served[command.export];
+            served.take_back(id, offset.into(), &mut rooms);
+            self.came_straight(slot, id, offset, moved.bytes as u64, served);
+            self.is_straight = moved.bytes < bytes as usize;
+        } else {
+            // Meanwhile the command was given up: they are passed over.
+            let mut left = moved.bytes;
+            for room in &rooms {
+                let count = left.min(room.part.len());
+                self.session.took(room.first(count));
+                left -= count;
+            }
+        }
+        self.link.take_rooms(now, rooms, moved);
+    }
+
+    /// So many bytes of a command's data have come straight to their frames.
+    fn came_straight<T: ServedDrive>(
+        &mut self,
+        slot: Slot,
+        id: RequestId,
+        offset: u32,
+        came: u64,
+        served: &Served<'_, T>,
+    ) {
+        let command = self.commands[slot.index()].as_mut().expect("its data come");
+        command.filled = offset + came as u32;
+        let (mut from, end) = (u64::from(offset), u64::from(offset) + came);
+        while from < end {
+            let slice = served.slice(id, from);
+            let part = &slice[..slice.len().min((end - from) as usize)];
+            self.session.took(part);
+            from += part.len() as u64;
+        }
+    }
+
     /// Memory that the host keeps by being slow.
     pub fn kept_bytes(&self) -> usize {
         self.aside_bytes + self.link.output.memory()
@@ -77,9 +149,10 @@ impl NvmeConnection {
         turn: &mut Turn<'_, '_, T>,
     ) -> Result<bool, Over> {
         let command = self.commands[slot.index()].as_mut().expect("its data come");
+        let export = command.export;
         self.is_straight = false;
         if let Stage::Filling(id) = command.stage {
-            let served = &mut turn.served[command.export];
+            let served = &mut turn.served[export];
             if u64::from(offset) >= served.length(id) {
                 return Ok(self.pass_over(bytes));
             }
@@ -87,19 +160,17 @@ impl NvmeConnection {
             let is_direct = is_long && self.link.input().is_empty() && !served.is_device();
             if is_direct {
                 self.is_straight = true;
-                if !self.link.readable {
+                if turn.config.reactors > 1 {
+                    // Who receives them is seen when the connection receives again.
+                    self.straight = Some((slot, offset, bytes));
+                    return Ok(false);
+                }
+                if !self.link.may_receive() {
                     return Ok(false);
                 }
                 let came = self.link.receive_into(turn.now, served, id, offset.into(), bytes.into())?;
                 self.is_straight = came < u64::from(bytes);
-                command.filled = offset + came as u32;
-                let (mut from, end) = (u64::from(offset), u64::from(offset) + came);
-                while from < end {
-                    let slice = served.slice(id, from);
-                    let part = &slice[..slice.len().min((end - from) as usize)];
-                    self.session.took(part);
-                    from += part.len() as u64;
-                }
+                self.came_straight(slot, id, offset, came, &turn.served[export]);
                 return Ok(came > 0);
             }
             let room = served.slice_mut(id, offset.into());

@@ -8,7 +8,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use super::bounds::is_short;
-use super::{EVENT_KEYS, EVENT_LISTENER, EVENT_OPERATOR, EVENT_STOP, Server};
+use super::{EVENT_KEYS, EVENT_LISTENER, EVENT_OPERATOR, EVENT_REACTORS, EVENT_STOP, Server};
 use crate::connection::Connection;
 use crate::end::{End, ServeError};
 use crate::operator::Operator;
@@ -18,6 +18,10 @@ use crate::stop::Stop;
 
 /// How often sockets are looked at while the end of a wait is spun.
 const LOOK_EVERY: Nanos = Nanos(1_000);
+
+/// How long reactors are waited for before the server sleeps, and how many looks that takes at most: the clock of a test may stand still.
+const REACTORS_TAKE: Nanos = Nanos(100_000);
+const LOOKS_MAX: usize = 1_000;
 
 /// What a wait ended with.
 pub(super) struct Woken {
@@ -65,7 +69,7 @@ impl Server {
         let mut precise = None;
         events.clear();
         let mut sleeps = false;
-        let timeout = if again || self.linger(events, due, clock)? {
+        let timeout = if again || self.await_reactors(events, clock)? || self.linger(events, due, clock)? {
             Some(Nanos::ZERO)
         } else {
             // Where cores are scarce, a client that is about to ask more gets to do so first: then a turn serves many
@@ -93,14 +97,17 @@ impl Server {
         let timeout = timeout
             .map(|span| Timespec { tv_sec: (span.0 / 1_000_000_000) as i64, tv_nsec: (span.0 % 1_000_000_000) as i64 });
         if events.is_empty() {
+            let is_called = sleeps && !self.reactors.may_sleep();
+            let timeout = if is_called { Some(Timespec::default()) } else { timeout };
             self.look(events, timeout.as_ref())?;
+            self.reactors.woke();
         }
         if let Some((meant, due)) = precise.filter(|_| events.is_empty()) {
             let mut now = clock.now();
             if timeout.is_some_and(|timeout| timeout != Timespec::default()) {
                 self.lead.learn(meant, now);
             }
-            while events.is_empty() && now < due {
+            while events.is_empty() && now < due && !self.reactors.has_made() {
                 std::thread::yield_now();
                 self.look(events, Some(&Timespec::default()))?;
                 now = clock.wait_until(due.min(now + LOOK_EVERY));
@@ -111,6 +118,7 @@ impl Server {
             match (data >> 32, data as u32 as usize) {
                 (EVENT_STOP, _) => stop.clear(),
                 (EVENT_OPERATOR, _) => called = true,
+                (EVENT_REACTORS, _) => self.reactors.clear(),
                 (EVENT_KEYS, _) => {
                     if let Some(authority) = self.fabric.as_ref().and_then(|fabric| fabric.authority.as_ref()) {
                         authority.worker.clear();
@@ -133,15 +141,36 @@ impl Server {
                         if std::mem::take(&mut sleeps) {
                             self.lingering.slept(self.heard.since(before));
                         }
-                        link.hung_up |= hung_up;
-                        link.readable |= hung_up || flags.contains(Flags::IN);
-                        link.writable |= flags.intersects(Flags::OUT | Flags::HUP | Flags::ERR);
+                        let writable = flags.intersects(Flags::OUT | Flags::HUP | Flags::ERR);
+                        link.announce(hung_up, hung_up || flags.contains(Flags::IN), writable);
                         self.wake(number);
                     }
                 }
             }
         }
         Ok(Woken { late, called })
+    }
+
+    /// Looks again and again while reactors are at work, which takes microseconds. Returns whether there is something to do.
+    fn await_reactors<C: Clock>(&mut self, events: &mut Vec<epoll::Event>, clock: &mut C) -> Result<bool, ServeError> {
+        if !self.reactors.are_at_work() {
+            return Ok(false);
+        }
+        let until = clock.now() + REACTORS_TAKE;
+        for _ in 0..LOOKS_MAX {
+            if self.reactors.has_made() {
+                return Ok(true);
+            }
+            self.look(events, Some(&Timespec::default()))?;
+            if !events.is_empty() {
+                return Ok(true);
+            }
+            if clock.now() >= until {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        Ok(false)
     }
 
     /// Looks again and again, for as long as that is better than to sleep. Returns whether there is something to do.
@@ -159,6 +188,9 @@ impl Server {
         let mut looks = 0..self.lingering.looks_max();
         while now < until && looks.next().is_some() {
             self.look(events, Some(&Timespec::default()))?;
+            if self.reactors.has_made() {
+                return Ok(true);
+            }
             if !events.is_empty() {
                 self.lingering.found(clock.now().since(began));
                 return Ok(true);

@@ -1,6 +1,8 @@
 //! A turn of the server takes requests from the connections, polls the drives, lets the operator act, and sends replies. Connections for which there is
 //! nothing to do sleep: a turn does not look at them.
 
+use std::os::fd::AsFd;
+
 use openftl_core::{Clock, Time};
 use openftl_nbd::protocol::{ExportInfo, Reserved};
 
@@ -9,14 +11,16 @@ use super::events::Woken;
 use super::{Server, Slot};
 use crate::connection::Connection;
 use crate::end::{End, ServeError};
-use crate::link::Over;
+use crate::link::{Movers, Over};
 use crate::nvme::Turn;
 use crate::operator::{Drives, Operator};
 use crate::parting::Parting;
+use crate::reactors::{Made, Party};
 use crate::served::Served;
 use crate::served_drive::ServedDrive;
 use crate::stop::Stop;
 use crate::ticket::{Ticket, What};
+use crate::transfer::Load;
 
 /// Events of one wait.
 const EVENTS_MAX: usize = 128;
@@ -24,6 +28,24 @@ const EVENTS_MAX: usize = 128;
 /// Steps of authentications and of handshakes in one turn: each may compute for some milliseconds, and the others are to be served between
 /// them.
 const AUTHENTICATION_STEPS_PER_TURN_MAX: u32 = 1;
+
+/// What is done for a connection that may have received something.
+#[derive(Clone, Copy)]
+enum Step {
+    Receive,
+    /// Takes the requests in it.
+    Take,
+}
+
+impl Step {
+    /// This one, and those after it.
+    fn on(self) -> &'static [Step] {
+        match self {
+            Step::Receive => &[Step::Receive, Step::Take],
+            Step::Take => &[Step::Take, Step::Receive, Step::Take],
+        }
+    }
+}
 
 impl Server {
     pub(super) fn turns<T: ServedDrive, C: Clock, O: Operator<T>>(
@@ -46,6 +68,8 @@ impl Server {
                 self.wait(&mut events, again, stopping, operator.next_due(), served, clock, stop)?;
             let now = clock.now();
             self.counters.turns.add(1);
+            self.reactors.begin_turn();
+            let mut freed = self.take_made(served);
             for (export, info) in infos.iter_mut().enumerate() {
                 info.read_only = read_only[export] || served[export].is_read_only();
                 info.reserved = self.fabric.as_ref().map_or(Reserved::Nothing, |fabric| fabric.reserved(export));
@@ -81,7 +105,7 @@ impl Server {
                 self.serve(now, self.awake[at] as usize, infos, served);
             }
 
-            let mut freed = self.poll_drives(clock, served);
+            freed |= self.poll_drives(clock, served);
             for (export, state) in self.standstills.drain(..) {
                 operator.came_to_standstill(export, &state);
             }
@@ -107,7 +131,7 @@ impl Server {
             if let Some(deadline) = stopping {
                 for slot in 0..self.slots.len() {
                     if self.slots[slot].connection.as_ref().is_some_and(|connection| {
-                        now >= deadline || (connection.is_idle() && !connection.link().readable)
+                        now >= deadline || (connection.is_idle() && !connection.link().is_readable())
                     }) {
                         self.close(slot, Parting::Stop, served);
                     }
@@ -132,22 +156,35 @@ impl Server {
     fn serve<T: ServedDrive>(&mut self, now: Time, slot: usize, infos: &[ExportInfo], served: &mut [Served<'_, T>]) {
         let Slot { generation, connection: Some(connection), .. } = &mut self.slots[slot] else { return };
         let (number, generation) = (slot as u32, *generation);
-        let result = match connection {
-            Connection::Nbd(connection) => {
-                let ticket = Ticket { slot: number, generation, what: What::Stop };
-                connection
-                    .receive(now, served, &mut self.buffers, &self.config)
-                    .and_then(|()| connection.take_requests(now, ticket, infos, served, &self.config, &self.counters))
+        let party = Party { slot: number, generation };
+        let mut result = Ok(());
+        // What a reactor has brought is looked at before there is more of it.
+        let first = if connection.link_mut().has_come() { Step::Take } else { Step::Receive };
+        for step in first.on().iter().copied() {
+            // What it has received may not be here.
+            if connection.link().is_receiving() || result.is_err() {
+                break;
             }
-            Connection::Nvme(connection) => {
-                let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
-                let (config, counters) = (&self.config, &*self.counters);
-                let mut turn = Turn { now, slot: number, generation, served, fabric, config, counters };
-                connection
-                    .receive(now, &mut self.buffers, turn.fabric, counters)
-                    .and_then(|()| connection.take_commands(&mut turn))
-            }
-        };
+            let (config, counters) = (&self.config, &*self.counters);
+            let movers = &mut Movers { buffers: &mut self.buffers, reactors: &mut self.reactors, party };
+            result = match (&mut *connection, step) {
+                (Connection::Nbd(connection), Step::Receive) => connection.receive(now, served, movers, config),
+                (Connection::Nbd(connection), Step::Take) => {
+                    let ticket = Ticket { slot: number, generation, what: What::Stop };
+                    connection.take_requests(now, ticket, infos, served, config, counters)
+                }
+                (Connection::Nvme(connection), step) => {
+                    let fabric = self.fabric.as_mut().expect("NVMe hosts connect to a target");
+                    match step {
+                        Step::Receive => connection.receive(now, served, movers, fabric, counters),
+                        Step::Take => {
+                            let mut turn = Turn { now, slot: number, generation, served, fabric, config, counters };
+                            connection.take_commands(&mut turn)
+                        }
+                    }
+                }
+            };
+        }
         connection.link_mut().give_back(&mut self.buffers);
         match result {
             Ok(()) if connection.is_over() => self.end(slot, Over::Finished, served),
@@ -158,10 +195,24 @@ impl Server {
 
     /// Sends one connection's replies. Returns whether others may go on.
     fn send<T: ServedDrive>(&mut self, now: Time, slot: usize, served: &mut [Served<'_, T>]) -> bool {
-        let Some(connection) = &mut self.slots[slot].connection else { return false };
-        match connection.send(now, served) {
+        let Slot { generation, connection: Some(connection), .. } = &mut self.slots[slot] else { return false };
+        let party = Party { slot: slot as u32, generation: *generation };
+        let mut movers = Movers { buffers: &mut self.buffers, reactors: &mut self.reactors, party };
+        let sent = connection.send(now, served, &mut movers);
+        self.after_sending(slot, sent, served)
+    }
+
+    /// Returns whether others may go on after a connection has sent what it could.
+    fn after_sending<T: ServedDrive>(
+        &mut self,
+        slot: usize,
+        sent: Result<bool, Over>,
+        served: &mut [Served<'_, T>],
+    ) -> bool {
+        let is_over = self.slots[slot].connection.as_ref().is_some_and(Connection::is_over);
+        match sent {
             Ok(freed) => {
-                if connection.is_over() {
+                if is_over {
                     self.end(slot, Over::Finished, served);
                 }
                 freed
@@ -171,6 +222,39 @@ impl Server {
                 true
             }
         }
+    }
+
+    /// Gives connections back what reactors have moved for them. Returns whether others may go on.
+    fn take_made<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) -> bool {
+        let mut any = false;
+        while let Some(Made { party: Party { slot, generation }, socket, transfer, moved, .. }) =
+            self.reactors.next_made()
+        {
+            self.counters.bytes_by_reactors.add(moved.map_or(0, |moved| moved.bytes as u64));
+            let slot = slot as usize;
+            let tenant = self.slots.get_mut(slot).filter(|slot| slot.generation == generation);
+            let Some(connection) = tenant.and_then(|slot| slot.connection.as_mut()) else {
+                transfer.end(socket.as_fd(), &mut self.buffers);
+                continue;
+            };
+            let now = transfer.began;
+            connection.link_mut().take_back(transfer.secured);
+            let moved = match (transfer.load, moved) {
+                (Load::Received { buffer, start, room }, Ok(moved)) => {
+                    connection.link_mut().take_input(now, buffer, start..room.start, moved);
+                    Ok(false)
+                }
+                (Load::Filled(rooms), Ok(moved)) => {
+                    connection.payload_came(now, served, rooms, moved);
+                    Ok(false)
+                }
+                (Load::Sent(parcel), Ok(moved)) => connection.sent(now, served, parcel, moved),
+                (_, Err(over)) => Err(over),
+            };
+            any |= self.after_sending(slot, moved, served);
+            self.wake(slot);
+        }
+        any
     }
 
     /// Whether the next turn has something to do without waiting.

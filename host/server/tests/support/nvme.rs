@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crate::memory::{Memory, Switches};
+use crate::reactors::with_reactors;
 use openftl_blocks::Ftl;
 use openftl_core::{BLOCK_BYTES, Clock, Time};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
@@ -221,7 +222,7 @@ impl Served {
 
     fn start<C: Clock + Send + 'static>(drive: Memory, wishes: Wishes<C>, secrets: Option<Secrets>) -> Served {
         let Wishes { config, mut clock, hosts, format, zoned, pages, device, tls, recorder, nbd } = wishes;
-        let mut server = Server::new(config).unwrap();
+        let mut server = Server::new(with_reactors(config)).unwrap();
         recorder.into_iter().for_each(|recorder| server.set_recorder(recorder));
         let endpoint = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(address) = endpoint else { unreachable!("listened on TCP") };

@@ -18,6 +18,8 @@ mod honest;
 #[path = "../../../bytes/tests/support/memory.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod memory;
+#[path = "../support/reactors.rs"]
+mod reactors;
 mod wire;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,7 +63,7 @@ impl Served {
     fn new(config: ServerConfig, asks_who: bool, mut clock: impl Clock + Send + 'static) -> Served {
         let folder = tempfile::tempdir().unwrap();
         let nbd = folder.path().join("nbd");
-        let mut server = Server::new(config).unwrap();
+        let mut server = Server::new(reactors::with_reactors(config)).unwrap();
         server.listen(Endpoint::Unix(nbd.clone()), Protocol::Nbd).unwrap();
         let nvme = server.listen("127.0.0.1:0".parse().unwrap(), Protocol::NvmeTcp).unwrap();
         let Endpoint::Tcp(nvme) = nvme else { unreachable!("listened on TCP") };
