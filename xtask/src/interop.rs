@@ -84,6 +84,12 @@ pub fn run(options: Options) -> ExitCode {
         }
         Err(error) => _ = steps.run("SQLite's suites and those of file systems", || Outcome::Failed(error)),
     }
+    steps.run("rude hosts and crowds, with reactors", || {
+        let words =
+            ["test", "--package", "openftl-server", "--features", "tls", "--test", "witness", "--test", "nvme_crowds"];
+        let (variable, reactors) = test::REACTORS;
+        Outcome::of(shell::run(shell::cargo(words).env(variable, reactors)))
+    });
     steps.run("hosts that come and go", || {
         let test = "hosts_that_come_and_go_lose_no_completion_and_no_write_that_was_acknowledged";
         let arguments =

@@ -256,7 +256,7 @@ const BESIDE_LONGEST: &str = "witness::";
 
 /// Programs that run once more with servers whose sockets have [`REACTORS`] threads: what they find out of those holds then, too.
 const WITH_REACTORS: [&str; 3] = ["openftl-server all", "openftl-server nvme_storm", "openftl-server nvme_tls_memory"];
-const REACTORS: (&str, &str) = ("OPENFTL_TEST_REACTORS", "3");
+pub const REACTORS: (&str, &str) = ("OPENFTL_TEST_REACTORS", "3");
 
 /// A program that has less than half as much CPU time as it takes: its servers work meanwhile.
 const WAITS: &str = "openftl-server witness";

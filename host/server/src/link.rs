@@ -42,6 +42,9 @@ pub(crate) const DIRECT_BYTES_MIN: u64 = (FRAMES_AT_ONCE_MIN * BLOCK_BYTES) as u
 /// Bytes that are taken to find a header before a long payload: what of the payload comes with it has to be copied.
 const HEAD_BYTES: usize = 16 << 10;
 
+/// With TLS a byte is so many times as much work.
+const WORK_OF_TLS: usize = 4;
+
 /// Why a connection is over, when it is not the protocol's doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Over {
@@ -97,6 +100,8 @@ pub(crate) struct Link {
     released: Vec<(usize, RequestId)>,
     readable: bool,
     writable: bool,
+    /// Which reactor makes its transfers, since there was much to move.
+    pub reactor: Option<usize>,
     /// A reactor has the receive buffer, and fills it.
     is_receiving: bool,
     /// It has come back and was not looked at.
@@ -145,6 +150,7 @@ impl Link {
             released: Vec::new(),
             readable: true,
             writable: true,
+            reactor: None,
             is_receiving: false,
             has_come: false,
             is_sending: false,
@@ -333,7 +339,7 @@ impl Link {
         }
         let room = (self.input.len() - self.end).min(if is_expected { HEAD_BYTES } else { INPUT_BYTES });
         self.is_readable_again = false;
-        if movers.reactors.take_on(self.number, self.came_last) {
+        if self.is_for_reactor(self.came_last, movers) {
             let (start, room) = (self.start, self.end..self.end + room);
             (self.start, self.end, self.is_receiving) = (0, 0, true);
             let buffer = std::mem::take(&mut self.input);
@@ -348,10 +354,18 @@ impl Link {
         Ok(())
     }
 
-    /// Has a reactor make a transfer.
+    /// Whether a reactor is to move so many bytes.
+    pub fn is_for_reactor(&mut self, bytes: usize, movers: &mut Movers<'_>) -> bool {
+        let is_secure = matches!(self.channel, Channel::Secure(_));
+        let work = if is_secure { bytes * WORK_OF_TLS } else { bytes };
+        movers.reactors.take_on(&mut self.reactor, work)
+    }
+
+    /// Has its reactor make a transfer.
     fn give(&mut self, began: Time, movers: &mut Movers<'_>, load: Load) {
         let transfer = Transfer { began, load, secured: self.channel.lend() };
-        movers.reactors.give(movers.party, self.number, Arc::clone(&self.socket), transfer);
+        let reactor = self.reactor.expect("it has taken it on");
+        movers.reactors.give(movers.party, reactor, Arc::clone(&self.socket), transfer);
     }
 
     /// TLS is back from a transfer.
@@ -450,7 +464,7 @@ impl Link {
         self.is_writable_again = false;
         // What was moved out of its frames is that of a slow peer: it is not copied again.
         let may_go = movers.reactors.is_any() && !self.output.has_kept();
-        if may_go && movers.reactors.take_on(self.number, self.output.bytes_at_once()) {
+        if may_go && self.is_for_reactor(self.output.bytes_at_once(), movers) {
             let mut parcel = std::mem::take(&mut self.parcel);
             self.output.pack(served, &mut parcel);
             self.is_sending = true;

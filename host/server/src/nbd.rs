@@ -217,7 +217,7 @@ impl NbdConnection {
             Some(Filling { place: Place::Frames(id), length, filled, .. }) if *length - *filled >= DIRECT_BYTES_MIN => {
                 let served = &mut served[self.export.expect("a write has an export")];
                 let left = *length - *filled;
-                if movers.reactors.take_on(self.link.number, left as usize) {
+                if self.link.is_for_reactor(left as usize, movers) {
                     self.link.have_received_into(now, served, (*id, *filled, left), movers);
                     return Ok(());
                 }

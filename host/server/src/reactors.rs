@@ -72,6 +72,8 @@ struct Bell {
 struct Reactor {
     errands: SyncSender<Errand>,
     under_way: usize,
+    /// Connections whose transfers it makes.
+    connections: usize,
     thread: JoinHandle<()>,
 }
 
@@ -104,7 +106,7 @@ impl Reactors {
             let (tell, bell) = (tell.clone(), Arc::clone(&bell));
             let name = format!("reactor {}", number + 2);
             let thread = std::thread::Builder::new().name(name).spawn(move || serve(&to_do, &tell, &bell))?;
-            Ok(Reactor { errands, under_way: 0, thread })
+            Ok(Reactor { errands, under_way: 0, connections: 0, thread })
         };
         let reactors = (0..others).map(start).collect::<io::Result<Vec<Reactor>>>()?;
         Ok(Reactors { reactors, made, seen: VecDeque::new(), bell, above, moved: 0 })
@@ -127,28 +129,40 @@ impl Reactors {
         self.moved = 0;
     }
 
-    /// Whether a reactor is to make a transfer of about so many bytes of connection `number`; otherwise the server's thread makes it now.
+    /// Whether a reactor is to make a transfer that is as much work as so many bytes; otherwise the server's thread makes it now. `own` is the
+    /// reactor of the connection, once it has one: always the same, since two threads would wait for each other at the socket.
     #[inline]
-    pub fn take_on(&mut self, number: u64, bytes: usize) -> bool {
+    pub fn take_on(&mut self, own: &mut Option<usize>, bytes: usize) -> bool {
         if !self.is_any() {
             return false;
         }
         let is_much = self.moved + bytes >= self.above;
-        let takes = is_much && self.reactors[self.of(number)].under_way < TRANSFERS_MAX;
+        let takes = is_much && {
+            let reactor = *own.get_or_insert_with(|| self.least_busy());
+            self.reactors[reactor].under_way < TRANSFERS_MAX
+        };
         if !takes {
             self.moved += bytes;
         }
         takes
     }
 
-    /// The reactor of a connection: always the same, since two threads would wait for each other at the socket.
-    fn of(&self, number: u64) -> usize {
-        (number % self.reactors.len() as u64) as usize
+    /// Finds a connection its reactor: that of the fewest.
+    #[cold]
+    fn least_busy(&mut self) -> usize {
+        let fewest = (0..self.reactors.len()).min_by_key(|reactor| self.reactors[*reactor].connections);
+        let reactor = fewest.expect("there are some");
+        self.reactors[reactor].connections += 1;
+        reactor
     }
 
-    /// Has the reactor of connection `number` make a transfer, after it was [taken on](Reactors::take_on).
-    pub fn give(&mut self, party: Party, number: u64, socket: Arc<OwnedFd>, transfer: Transfer) {
-        let reactor = self.of(number);
+    /// A connection of this reactor is gone.
+    pub fn leave(&mut self, reactor: usize) {
+        self.reactors[reactor].connections -= 1;
+    }
+
+    /// Has the reactor of a connection make a transfer, after it was [taken on](Reactors::take_on).
+    pub fn give(&mut self, party: Party, reactor: usize, socket: Arc<OwnedFd>, transfer: Transfer) {
         let errand = Errand { party, reactor, socket, transfer };
         match self.reactors[reactor].errands.try_send(errand) {
             Ok(()) => self.reactors[reactor].under_way += 1,
@@ -278,5 +292,120 @@ fn next(errands: &Receiver<Errand>) -> Option<Errand> {
         }
         // Where cores are scarce, somebody else has use for this one.
         std::thread::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::{Load, Parcel};
+    use openftl_core::Time;
+    use rustix::event::{PollFd, PollFlags, poll};
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    const PARTY: Party = Party { slot: 3, generation: 5 };
+
+    fn sent(bytes: &[u8]) -> Transfer {
+        let mut parcel = Parcel::default();
+        parcel.push_small(bytes);
+        Transfer { began: Time::ZERO, load: Load::Sent(parcel), secured: None }
+    }
+
+    fn wait(reactors: &mut Reactors) -> Made {
+        loop {
+            match reactors.next_made() {
+                Some(made) => return made,
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_transfer_comes_back_with_what_it_moved() {
+        let mut reactors = Reactors::new(2, 0).unwrap();
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let socket = Arc::new(OwnedFd::from(near));
+        let mut own = None;
+        for number in 0..100_u8 {
+            assert!(reactors.take_on(&mut own, 1));
+            reactors.give(PARTY, own.unwrap(), Arc::clone(&socket), sent(&[number; 3]));
+            let made = wait(&mut reactors);
+            assert_eq!((made.party, made.moved.unwrap().bytes), (PARTY, 3));
+            let mut came = [0; 3];
+            far.read_exact(&mut came).unwrap();
+            assert_eq!(came, [number; 3]);
+        }
+        assert!(!reactors.are_at_work());
+    }
+
+    #[test]
+    fn the_first_bytes_of_a_turn_are_the_servers_thread_s() {
+        let mut reactors = Reactors::new(2, 10).unwrap();
+        let mut own = None;
+        for _ in 0..2 {
+            reactors.begin_turn();
+            assert_eq!([4, 4, 4, 1].map(|bytes| reactors.take_on(&mut own, bytes)), [false, false, true, false]);
+        }
+        let mut alone = Reactors::new(1, 0).unwrap();
+        assert!(!alone.take_on(&mut None, usize::MAX) && alone.may_sleep() && !alone.is_any());
+    }
+
+    #[test]
+    fn a_connection_keeps_its_reactor_and_all_have_as_many() {
+        let mut reactors = Reactors::new(4, 0).unwrap();
+        let mut own = [None; 6];
+        for _ in 0..3 {
+            assert!(own.iter_mut().all(|own| reactors.take_on(own, 1)));
+            assert_eq!(own, [0, 1, 2, 0, 1, 2].map(Some));
+        }
+        [0, 2, 3].into_iter().for_each(|gone| reactors.leave(own[gone].unwrap()));
+        let mut next = [None; 3];
+        assert!(next.iter_mut().all(|own| reactors.take_on(own, 1)));
+        assert_eq!(next, [0, 0, 2].map(Some));
+    }
+
+    /// Its reactor has as many as it may have: who has the drives does not wait for it.
+    #[test]
+    fn what_a_reactor_has_no_room_for_is_not_given_to_it() {
+        let mut reactors = Reactors::new(2, 0).unwrap();
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let socket = Arc::new(OwnedFd::from(near));
+        let mut own = None;
+        for _ in 0..TRANSFERS_MAX {
+            assert!(reactors.take_on(&mut own, 1));
+            reactors.give(PARTY, 0, Arc::clone(&socket), sent(b"x"));
+        }
+        assert!(!reactors.take_on(&mut own, 1));
+        (0..TRANSFERS_MAX).for_each(|_| assert!(wait(&mut reactors).moved.is_ok()));
+        assert!(reactors.take_on(&mut own, 1));
+        far.read_exact(&mut [0; TRANSFERS_MAX]).unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_is_called_and_one_that_must_not_sleep_is_told() {
+        let mut reactors = Reactors::new(2, 0).unwrap();
+        let (near, _far) = UnixStream::pair().unwrap();
+        let socket = Arc::new(OwnedFd::from(near));
+        for _ in 0..200 {
+            assert!(reactors.may_sleep());
+            reactors.give(PARTY, 0, Arc::clone(&socket), sent(b"x"));
+            // Without a call this would be for ever.
+            poll(&mut [PollFd::from_borrowed_fd(reactors.event(), PollFlags::IN)], None).unwrap();
+            reactors.clear();
+            assert!(!reactors.may_sleep());
+            assert!(wait(&mut reactors).moved.is_ok());
+        }
+    }
+
+    #[test]
+    fn what_is_under_way_when_the_server_ends_is_waited_for() {
+        let mut reactors = Reactors::new(3, 0).unwrap();
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let socket = Arc::new(OwnedFd::from(near));
+        (0..20).for_each(|number| reactors.give(PARTY, number % 2, Arc::clone(&socket), sent(b"x")));
+        reactors.finish();
+        assert!(!reactors.are_at_work() && Arc::strong_count(&socket) == 1);
+        far.read_exact(&mut [0; 20]).unwrap();
     }
 }

@@ -363,6 +363,7 @@ impl Server {
             info!(target: "connection", connection = number, %peer, %protocol, %reason, "connection closed");
         }
         connection.link_mut().close();
+        connection.link().reactor.into_iter().for_each(|reactor| self.reactors.leave(reactor));
         if let Connection::Nvme(connection) = &connection {
             self.leave_requests(slot, connection);
         }

@@ -77,7 +77,7 @@ impl NvmeConnection {
         let Stage::Filling(id) = command.stage else { return Ok(()) };
         let served = &mut served[command.export];
         let (from, left) = (u64::from(offset), u64::from(bytes));
-        if movers.reactors.take_on(self.link.number, bytes as usize) {
+        if self.link.is_for_reactor(bytes as usize, movers) {
             self.link.have_received_into(now, served, (id, from, left), movers);
             return Ok(());
         }
