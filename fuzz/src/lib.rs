@@ -40,6 +40,8 @@ mod memory;
 mod nvme;
 #[path = "../../host/server/tests/support/rant.rs"]
 mod rant;
+#[path = "../../host/server/tests/support/reactors.rs"]
+mod reactors;
 
 mod alfs;
 mod catalog;

@@ -63,7 +63,7 @@ fn overwriting_several_times_keeps_the_last_write_of_each_block() {
         return;
     }
     let drive = Drive::create_small();
-    let server = drive.serve_with(&["--reactors", "3"]);
+    let server = drive.serve_with(&["--timing", "instant", "--reactors", "3"]);
     // The whole capacity, four times: garbage collection has to work for it.
     for seed in ["--randseed=1", "--randseed=2", "--randseed=3", "--randseed=4"] {
         fio(&server, &["--rw=randwrite", "--bs=8k", "--size=128m", "--iodepth=32", "--verify=crc32c", seed])
