@@ -58,6 +58,14 @@ pub enum NewFileError {
     },
 }
 
+/// Bytes on the disk of the file that this process is making under the name `path`.
+#[must_use]
+pub fn bytes_made(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let temporary = path.with_file_name(temporary_name(path, std::process::id()));
+    temporary.symlink_metadata().map_or(0, |data| data.blocks() * 512)
+}
+
 /// Has `make` make a file, and gives it the name `path` once `make` has succeeded. A failure leaves nothing behind.
 ///
 /// # Errors

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::measure::rate;
 use crate::namespaces::Stored;
 use crate::terminal::{Ink, Live, Palette, say};
+use crate::waiting::{Waiting, while_opening};
 use openftl_blocks::{CheckReport, Ftl};
 use openftl_core::VirtualClock;
 use openftl_files::note::Note;
@@ -151,7 +152,8 @@ fn verdict(stored: &Stored<'_>, findings: &Findings, repaired: bool) -> Result<(
 /// Checks the drive as it is, if that can be done without writing to it; else recovers it first.
 fn look(stored: &Stored<'_>) -> Result<Findings, Failure> {
     let mut clock = VirtualClock::default();
-    if let Some(mut drive) = assembly::open_as_it_is(stored, &mut clock)?
+    let name = stored.to_string();
+    if let Some(mut drive) = while_opening(&name, || assembly::open_as_it_is(stored, &mut clock))?
         && drive.block().recovery_report().clean
     {
         let findings = verified(stored, &mut drive, &mut clock)?;
@@ -162,7 +164,7 @@ fn look(stored: &Stored<'_>) -> Result<Findings, Failure> {
             return Ok(findings);
         }
     }
-    let mut drive = assembly::open_and_recover(stored, &mut clock)?;
+    let mut drive = while_opening(&name, || assembly::open_and_recover(stored, &mut clock))?;
     let findings = verified(stored, &mut drive, &mut clock)?;
     close(drive, &mut clock)?;
     Ok(Findings { recovered: true, ..findings })
@@ -171,10 +173,10 @@ fn look(stored: &Stored<'_>) -> Result<Findings, Failure> {
 /// Repairs the drive, and checks what it is then.
 fn repair(stored: &Stored<'_>) -> Result<Findings, Failure> {
     let mut clock = VirtualClock::default();
-    let mut live = Live::new(false);
-    live.show(&["repair: the drive is opened; if its map is lost, every block on the media is read".to_owned()]);
+    let what = "repair: the drive is opened; if its map is lost, every block on the media is read";
+    let opening = Waiting::new(what.to_owned(), String::new);
     let mut drive = assembly::open_and_repair(stored, &mut clock)?;
-    drop(live);
+    drop(opening);
     let findings = verified(stored, &mut drive, &mut clock)?;
     close(drive, &mut clock)?;
     Ok(Findings { repaired: true, ..findings })

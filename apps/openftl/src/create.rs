@@ -5,6 +5,7 @@ use crate::cli;
 use crate::failure::Failure;
 use crate::settings::{OnIt, Settings};
 use crate::terminal::{Ink, Palette, say};
+use crate::waiting::Waiting;
 use crate::zones_made::ZonesMade;
 use openftl_core::units::ByteSize;
 use openftl_core::{BLOCK_BYTES, Geometry, VirtualClock};
@@ -83,7 +84,7 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
     if existing == Existing::Replace {
         expect_unused(disk)?;
     }
-    let geometry = make_file(&settings, disk, existing, seed)?;
+    let geometry = shown(disk, || make_file(&settings, disk, existing, seed))?;
     let made = made(&settings, disk, &geometry, seed);
     if arguments.json {
         return say(&crate::json(&made)?);
@@ -128,6 +129,14 @@ pub fn run(arguments: &cli::Create) -> Result<(), Failure> {
         _ = writeln!(text, "  openftl alfs mkfs {}", disk.display());
     }
     say(&text)
+}
+
+/// Makes something of this name, and says so while it takes long.
+fn shown<T>(disk: &Path, make: impl FnOnce() -> T) -> T {
+    let name = disk.to_owned();
+    let so_far = move || format!("{} written", ByteSize(new_file::bytes_made(&name) >> 20 << 20));
+    let _waiting = Waiting::new(format!("making {}", disk.display()), so_far);
+    make()
 }
 
 /// The table drive that the drive description describes, if it does.
@@ -207,7 +216,7 @@ fn expect_makeable(named: Option<&Path>, arguments: &cli::Create, noun: &str) ->
 fn make_page_drive(drive: &PageDrive, arguments: &cli::Create) -> Result<(), Failure> {
     let disk = &arguments.disk;
     let existing = expect_makeable(None, arguments, "a store of pages")?;
-    let capacity = drive.make(disk, existing, arguments.seed)?;
+    let capacity = shown(disk, || drive.make(disk, existing, arguments.seed))?;
     let geometry = drive.geometry()?;
     let flash_bytes = geometry.bytes();
     if arguments.json {
@@ -229,7 +238,7 @@ fn make_page_drive(drive: &PageDrive, arguments: &cli::Create) -> Result<(), Fai
 fn make_value_drive(drive: &ValueDrive, arguments: &cli::Create) -> Result<(), Failure> {
     let disk = &arguments.disk;
     let existing = expect_makeable(None, arguments, "a key-value drive")?;
-    let made = drive.make(disk, existing, arguments.seed)?;
+    let made = shown(disk, || drive.make(disk, existing, arguments.seed))?;
     let geometry = drive.geometry()?;
     let flash_bytes = geometry.bytes();
     let ValueInfo { capacity_bytes, keys_max, key_max, value_max, durable_stores, .. } = made;
@@ -263,10 +272,11 @@ struct MadeTableDrive<'a> {
 fn make_table_drive(drive: &TableDrive, arguments: &cli::Create) -> Result<(), Failure> {
     let disk = &arguments.disk;
     let failed = Failure::from;
-    match expect_makeable(drive.disk(), arguments, "a table drive")? {
-        Existing::Replace => drive.replace(disk, arguments.seed).map_err(failed)?,
-        Existing::Keep => drive.create(disk, arguments.seed).map_err(failed)?,
-    }
+    let existing = expect_makeable(drive.disk(), arguments, "a table drive")?;
+    shown(disk, || match existing {
+        Existing::Replace => drive.replace(disk, arguments.seed).map_err(failed),
+        Existing::Keep => drive.create(disk, arguments.seed).map_err(failed),
+    })?;
     let geometry = drive.geometry().map_err(failed)?;
     let flash_bytes = geometry.bytes();
     let (capacity, log_area) = (drive.capacity(), drive.log_area());
@@ -330,7 +340,7 @@ fn made<'a>(settings: &'a Settings, disk: &'a Path, geometry: &Geometry, seed: u
 
 /// Makes what the settings say at `path`, which must not exist. A failure leaves nothing behind.
 pub fn make(settings: &Settings, path: &Path, seed: u64) -> Result<Geometry, Failure> {
-    make_file(settings, path, Existing::Keep, seed)
+    shown(path, || make_file(settings, path, Existing::Keep, seed))
 }
 
 fn make_file(settings: &Settings, path: &Path, existing: Existing, seed: u64) -> Result<Geometry, Failure> {

@@ -51,6 +51,7 @@ mod sweep;
 pub mod terminal;
 mod totals;
 mod trial;
+mod waiting;
 mod zone_settings;
 mod zones_made;
 

@@ -28,6 +28,7 @@ use crate::serve_tables;
 use crate::settings::Settings;
 use crate::terminal::{Ink, Palette, say};
 use crate::totals::Totals;
+use crate::waiting::while_opening;
 use endpoints::{control_beside, control_endpoint, endpoints, listen_failure};
 use greeting::{drive_uris, greeting, to_nvme_hosts, to_redis_clients};
 use nvme_target::nvme_target;
@@ -210,7 +211,10 @@ pub fn run(arguments: &cli::Serve) -> Result<(), Failure> {
                 voice.tell(&format!("{} made", path.display()));
                 info!(target: "drive", file = %path.display(), "drive made");
             }
-            assembly::open_file(path, timing, &assembly::Reopen::of(&settings, flags, HOST_FRAMES), &stop, &mut clock)?
+            let reopen = assembly::Reopen::of(&settings, flags, HOST_FRAMES);
+            while_opening(&path.display().to_string(), || {
+                assembly::open_file(path, timing, &reopen, &stop, &mut clock)
+            })?
         }
         Home::Elsewhere(place) => {
             let config = settings.drive.config(FrameForm::Bytes, another_seed());

@@ -157,6 +157,17 @@ impl Live {
         Live { mode: Mode::Silent, lines: 0, next: Instant::now() }
     }
 
+    /// Prints plain lines, wherever it is.
+    #[cfg(test)]
+    pub fn plain() -> Live {
+        Live { mode: Mode::PlainLines, lines: 0, next: Instant::now() }
+    }
+
+    /// Whether it shows nothing.
+    pub fn is_silent(&self) -> bool {
+        self.mode == Mode::Silent
+    }
+
     /// Where this is drawn.
     pub fn palette(&self) -> Palette {
         if self.mode == Mode::Redraw { Palette::of_stderr() } else { Palette::PLAIN }
