@@ -128,8 +128,18 @@ impl Geometry {
 
     /// Every chunk, in address order.
     pub fn chunk_ids(&self) -> impl Iterator<Item = ChunkId> + use<> {
+        self.chunk_ids_from(0)
+    }
+
+    /// The same without the first `skipped` of them, which costs nothing.
+    pub fn chunk_ids_from(&self, skipped: usize) -> impl Iterator<Item = ChunkId> + use<> {
         let (format, chunks) = (self.format(), self.chunks_per_pu);
-        self.pu_ids().flat_map(move |pu| (0..chunks).map(move |chunk| format.chunk_id(pu, chunk)))
+        let in_pu = (chunks as usize).max(1);
+        let (first_pu, first_chunk) = (skipped / in_pu, (skipped % in_pu) as u32);
+        self.pu_ids().enumerate().skip(first_pu).flat_map(move |(number, pu)| {
+            let first = if number == first_pu { first_chunk } else { 0 };
+            (first..chunks).map(move |chunk| format.chunk_id(pu, chunk))
+        })
     }
 
     /// Whether `chunk` exists on the device.
@@ -204,6 +214,15 @@ mod tests {
     #[test]
     fn the_tiny_geometry_is_possible() {
         Geometry::tiny().validate().unwrap();
+    }
+
+    #[test]
+    fn chunks_may_be_counted_from_any_on() {
+        let geometry = Geometry { groups: 2, pus_per_group: 3, chunks_per_pu: 5, ..Geometry::tiny() };
+        for skipped in 0..=31 {
+            assert!(geometry.chunk_ids_from(skipped).eq(geometry.chunk_ids().skip(skipped)), "{skipped}");
+        }
+        assert_eq!(geometry.chunk_ids().count(), 30);
     }
 
     #[test]

@@ -80,6 +80,10 @@ impl BlockFtl {
 
     fn each_place_of_page(&self, page: u32, frame: Option<Frame>, each: &mut dyn FnMut(&BlockFtl, u64, Ppa)) {
         let Map::Paged(map) = &self.map else { return };
+        // Most pages of a large drive say nothing.
+        if frame.is_none() && map.changes().of_page(page) == 0 {
+            return;
+        }
         for block in map.size().first_of(page)..map.end_of(page) {
             let change = map.changes().get(block);
             // Until a merge takes the change in, what the page has counts as valid, but for a settled one.

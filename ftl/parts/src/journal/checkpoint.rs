@@ -158,7 +158,7 @@ impl BodyLayout {
         } else {
             let first = (index - layout.map_blocks) as usize * CHUNKS_PER_BLOCK;
             bytes.fill(0);
-            for (chunk, entry) in flash.geometry.chunk_ids().skip(first).zip(bytes.as_chunks_mut::<8>().0) {
+            for (chunk, entry) in flash.geometry.chunk_ids_from(first).zip(bytes.as_chunks_mut::<8>().0) {
                 let flags = match flash.chunks.usage(chunk) {
                     ChunkUse::Retired => CHUNK_RETIRED,
                     _ if flash.chunks.is_suspect(chunk) && !flash.chunks.is_offline(chunk) => CHUNK_SUSPECT,
