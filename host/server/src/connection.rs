@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use openftl_bytes::RequestId;
 use openftl_core::{Nanos, Time};
 
 use crate::channel::Channel;
@@ -140,13 +141,19 @@ impl Connection {
         either!(self, connection => connection.is_over())
     }
 
+    /// Sends what is in line, in one system call. Returns whether others may go on: frames were given back, or this connection got stuck and
+    /// waits for them no more.
     pub fn send<T: ServedDrive>(
         &mut self,
         now: Time,
         served: &mut [Served<'_, T>],
         movers: &mut Movers<'_>,
     ) -> Result<bool, Over> {
-        either!(self, connection => connection.send(now, served, movers))
+        if !self.link().may_send() {
+            return Ok(false);
+        }
+        let (link, ended) = self.link_and_books();
+        link.send(now, served, movers, ended)
     }
 
     /// A reactor has filled these with payload.
@@ -160,7 +167,7 @@ impl Connection {
         either!(self, connection => connection.payload_came(now, served, rooms, moved));
     }
 
-    /// A reactor has sent this, or a part of it. Returns whether others may go on.
+    /// A reactor has sent this, or a part of it. Returns the same.
     pub fn sent<T: ServedDrive>(
         &mut self,
         now: Time,
@@ -168,7 +175,19 @@ impl Connection {
         parcel: Parcel,
         moved: Moved,
     ) -> Result<bool, Over> {
-        either!(self, connection => connection.sent(now, served, parcel, moved))
+        let (link, ended) = self.link_and_books();
+        link.sent(now, served, parcel, moved, ended)
+    }
+
+    /// The link, and who books that a read was sent to its end.
+    fn link_and_books(&mut self) -> (&mut Link, impl FnMut(RequestId, u64)) {
+        let (link, requests, bytes) =
+            either!(self, connection => (&mut connection.link, &mut connection.requests, &mut connection.bytes));
+        let ended = move |_, length| {
+            *requests -= 1;
+            *bytes -= length;
+        };
+        (link, ended)
     }
 
     pub fn abandon_all<T: ServedDrive>(&mut self, served: &mut [Served<'_, T>]) {

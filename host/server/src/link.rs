@@ -315,9 +315,11 @@ impl Link {
             (self.start, self.end) = (0, rest.len());
             buffers.give(std::mem::replace(&mut self.input, rest));
         }
-        if self.output.is_empty()
-            && let Some(secured) = self.channel.secured()
-        {
+        if !self.output.is_empty() {
+            return;
+        }
+        (self.parcel, self.rooms) = (Parcel::default(), Vec::new());
+        if let Some(secured) = self.channel.secured() {
             secured.rest();
         }
     }

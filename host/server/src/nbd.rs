@@ -16,7 +16,7 @@ use crate::link::{DIRECT_BYTES_MIN, INPUT_BYTES, Link, Movers, Over};
 use crate::parting::Parting;
 use crate::served::Served;
 use crate::ticket::{Ticket, What};
-use crate::transfer::{Moved, Parcel, Room};
+use crate::transfer::{Moved, Room};
 use crate::{Protocol, ServedDrive, ServerConfig};
 use openftl_bytes::{ByteRequest, Finished, RequestId};
 use openftl_nbd::protocol::{Closing, Command, Event, ExportInfo, MESSAGE_BYTES_MAX, Request, Session};
@@ -80,8 +80,8 @@ pub(crate) struct NbdConnection {
     /// The last request was a long write, and the next may be one.
     is_long_expected: bool,
     /// Admitted requests whose replies are not yet in line, or, for reads, not yet sent.
-    requests: usize,
-    bytes: u64,
+    pub requests: usize,
+    pub bytes: u64,
 }
 
 impl NbdConnection {
@@ -445,24 +445,6 @@ impl NbdConnection {
         served[export].release(finished.id);
     }
 
-    /// Sends replies, in one system call. Returns whether others may go on: frames were given back, or this connection
-    /// got stuck and waits for them no more.
-    pub fn send<T: ServedDrive>(
-        &mut self,
-        now: Time,
-        served: &mut [Served<'_, T>],
-        movers: &mut Movers<'_>,
-    ) -> Result<bool, Over> {
-        if !self.link.may_send() {
-            return Ok(false);
-        }
-        let (requests, bytes) = (&mut self.requests, &mut self.bytes);
-        self.link.send(now, served, movers, |_, length| {
-            *requests -= 1;
-            *bytes -= length;
-        })
-    }
-
     /// A reactor has filled these with payload.
     pub fn payload_came<T: ServedDrive>(
         &mut self,
@@ -477,21 +459,6 @@ impl NbdConnection {
         served[self.export.expect("a write has an export")].take_back(*id, *filled, &mut rooms);
         *filled += moved.bytes as u64;
         self.link.take_rooms(now, rooms, moved);
-    }
-
-    /// A reactor has sent this, or a part of it. Returns the same.
-    pub fn sent<T: ServedDrive>(
-        &mut self,
-        now: Time,
-        served: &mut [Served<'_, T>],
-        parcel: Parcel,
-        moved: Moved,
-    ) -> Result<bool, Over> {
-        let (requests, bytes) = (&mut self.requests, &mut self.bytes);
-        self.link.sent(now, served, parcel, moved, |_, length| {
-            *requests -= 1;
-            *bytes -= length;
-        })
     }
 
     /// Whether there is nothing left to do for it.

@@ -48,7 +48,6 @@ use crate::fabric::Fabric;
 use crate::link::{INPUT_BYTES, Link, Movers, Over};
 use crate::parting::Parting;
 use crate::served::Served;
-use crate::transfer::{Moved, Parcel};
 use crate::{Counters, ServedDrive, ServerConfig};
 
 /// Headers and completions that wait to be sent, in bytes, above which no more commands are taken.
@@ -176,9 +175,9 @@ pub(crate) struct NvmeConnection {
     /// Commands of devices, and those that change zones, that have their frames, in the order in which they came: so they are started.
     line: VecDeque<Slot>,
     /// Requests of the drives that are under way or whose data are being sent.
-    requests: usize,
+    pub requests: usize,
     /// Bytes of frames that they hold.
-    bytes: u64,
+    pub bytes: u64,
     /// Bytes that are booked for commands.
     heap_bytes: usize,
     /// Commands whose data come into frames.
@@ -424,38 +423,6 @@ impl NvmeConnection {
             }
             Err(answer) => self.finish(slot, answer, turn),
         }
-    }
-
-    /// Sends what is in line, in one system call. Returns whether others may go on.
-    pub fn send<T: ServedDrive>(
-        &mut self,
-        now: Time,
-        served: &mut [Served<'_, T>],
-        movers: &mut Movers<'_>,
-    ) -> Result<bool, Over> {
-        if !self.link.may_send() {
-            return Ok(false);
-        }
-        let (requests, bytes) = (&mut self.requests, &mut self.bytes);
-        self.link.send(now, served, movers, |_, length| {
-            *requests -= 1;
-            *bytes -= length;
-        })
-    }
-
-    /// A reactor has sent this, or a part of it. Returns the same.
-    pub fn sent<T: ServedDrive>(
-        &mut self,
-        now: Time,
-        served: &mut [Served<'_, T>],
-        parcel: Parcel,
-        moved: Moved,
-    ) -> Result<bool, Over> {
-        let (requests, bytes) = (&mut self.requests, &mut self.bytes);
-        self.link.sent(now, served, parcel, moved, |_, length| {
-            *requests -= 1;
-            *bytes -= length;
-        })
     }
 
     /// Gives back what the connection holds. Requests that were started end without it.
