@@ -65,6 +65,9 @@ struct Served {
     bytes_read: u64,
     bytes_written: u64,
     bytes_copied: u64,
+    /// What reactors have moved beside the server's thread, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_by_reactors: Option<u64>,
     wall_seconds: f64,
     waf: f64,
     nand_blocks_written: u64,
@@ -163,6 +166,7 @@ impl Totals {
             bytes_read: counters.bytes_read.get(),
             bytes_written: counters.bytes_written.get(),
             bytes_copied: counters.bytes_copied.get(),
+            bytes_by_reactors: Some(counters.bytes_by_reactors.get()).filter(|bytes| *bytes > 0),
             wall_seconds: self.started.elapsed().as_secs_f64(),
             waf: statistics.waf(),
             nand_blocks_written: statistics.nand_blocks_written(),
@@ -237,6 +241,9 @@ impl Totals {
         if let Some(redis) = served.redis {
             let of = format!("  of {} clients", thousands(redis.clients()));
             _ = writeln!(text, "  {:<12} {:>12}{of}", "Redis", thousands(redis.commands()));
+        }
+        if let Some(bytes) = served.bytes_by_reactors {
+            _ = writeln!(text, "  {:<12} {:>12}", "by reactors", ByteSize(bytes >> 20 << 20).to_string());
         }
         if let Some(recorded) = served.recorded {
             _ = writeln!(text, "  {:<12} {:>12}", "recorded", thousands(recorded));

@@ -69,7 +69,7 @@ fn overwriting_several_times_keeps_the_last_write_of_each_block() {
         fio(&server, &["--rw=randwrite", "--bs=8k", "--size=128m", "--iodepth=32", "--verify=crc32c", seed])
             .succeeded();
     }
-    server.stop();
+    assert!(server.stop().stdout.contains("by reactors"), "three threads move the bytes");
     drive.check();
 }
 
