@@ -1,6 +1,6 @@
 //! The shape of an Open-Channel device, as its Geometry command (E2h) reports it.
 
-use crate::address::{AddressFormat, ChunkId, ChunkName, PuId};
+use crate::address::{Address, AddressFormat, ChunkId, ChunkName, PuId};
 use crate::time::Nanos;
 use crate::{BLOCK_BYTES, OOB_BYTES_MIN};
 
@@ -142,6 +142,13 @@ impl Geometry {
         })
     }
 
+    /// Every chunk from `first` on, which the device has.
+    pub fn chunk_ids_starting_at(&self, first: ChunkId) -> impl Iterator<Item = ChunkId> + use<> {
+        let Address { group, pu, chunk, .. } = self.format().unpack_chunk(first);
+        let pu = group as usize * self.pus_per_group as usize + pu as usize;
+        self.chunk_ids_from(pu * self.chunks_per_pu as usize + chunk as usize)
+    }
+
     /// Whether `chunk` exists on the device.
     #[must_use]
     pub fn has_chunk(&self, chunk: ChunkId) -> bool {
@@ -223,6 +230,9 @@ mod tests {
             assert!(geometry.chunk_ids_from(skipped).eq(geometry.chunk_ids().skip(skipped)), "{skipped}");
         }
         assert_eq!(geometry.chunk_ids().count(), 30);
+        for (before, first) in geometry.chunk_ids().enumerate() {
+            assert!(geometry.chunk_ids_starting_at(first).eq(geometry.chunk_ids_from(before)), "{first:?}");
+        }
     }
 
     #[test]

@@ -377,8 +377,7 @@ impl Media for Part {
             return Err(MediaError::NoSuchChunk(first));
         }
         let format = self.geometry.format();
-        let chunks: Vec<ChunkId> =
-            self.geometry.chunk_ids().skip_while(|chunk| *chunk < first).take(descriptors.len()).collect();
+        let chunks: Vec<ChunkId> = self.geometry.chunk_ids_starting_at(first).take(descriptors.len()).collect();
         let asked = descriptors.len();
         let mut room = descriptors;
         // Those of a parallel unit follow each other on the device too.
