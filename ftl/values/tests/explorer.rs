@@ -2,7 +2,7 @@
 
 use crate::crash_points::{index_on_media, narrow};
 use crate::world::ValueWorld;
-use openftl_parts::Config;
+use openftl_parts::{Config, OpenError};
 use openftl_sim::step::write_steps;
 use openftl_sim::swarm::Kind;
 use openftl_sim::{Drives, Run, Tally, explore_in};
@@ -21,6 +21,11 @@ fn play(seed: u64) -> Tally {
         1 => ValueConfig { durable_stores: true, ..narrow() },
         _ => narrow(),
     };
+    // A device that lets fewer than three chunks be open has no store of pages for values.
+    let made = ValueWorld::try_new(profile.clone(), config.clone(), shape, chunks + 70, seed);
+    if let Err(OpenError::Tenant { is_lost: false, .. }) = made {
+        return Tally::default();
+    }
     let explored = explore_in(&run, || ValueWorld::new(profile, config, shape, chunks + 70, seed));
     if let Some(failure) = explored.failure {
         panic!("seed {seed}: {failure}\n{}\n{}", run.setting, write_steps(&run.steps));

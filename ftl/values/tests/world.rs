@@ -6,7 +6,7 @@ use openftl_blocks::Ftl;
 use openftl_core::{BLOCK_BYTES, Clock, Frame, FrameForm};
 use openftl_media::{EmulatedDevice, Profile, Store, Timing};
 use openftl_parts::target::{Durability, Target};
-use openftl_parts::{Access, Config};
+use openftl_parts::{Access, Config, OpenError};
 use openftl_sim::fault::{Fault, FaultKind, disturb};
 use openftl_sim::page_world::{gathered, made_bytes};
 use openftl_sim::played::Played;
@@ -182,10 +182,21 @@ pub fn read_list(bytes: &[u8]) -> Vec<Key> {
 
 impl ValueWorld {
     pub fn new(profile: Profile, config: Config, shape: ValueConfig, chunks: u32, seed: u64) -> ValueWorld {
+        ValueWorld::try_new(profile, config, shape, chunks, seed).unwrap()
+    }
+
+    /// The same, where there can be such a drive.
+    pub fn try_new(
+        profile: Profile,
+        config: Config,
+        shape: ValueConfig,
+        chunks: u32,
+        seed: u64,
+    ) -> Result<ValueWorld, OpenError> {
         let device = EmulatedDevice::new(profile, chunks, Store::Ram, Timing::Modelled, seed).unwrap();
-        let mut rig = Rig::try_new(device, config, shape, (), seed).unwrap();
+        let mut rig = Rig::try_new(device, config, shape, (), seed)?;
         rig.may_wear_out = true;
-        ValueWorld::of(rig, Model::default())
+        Ok(ValueWorld::of(rig, Model::default()))
     }
 
     fn of(rig: Rig<ValueFtl<Wire>>, model: Model) -> ValueWorld {
