@@ -1,8 +1,8 @@
 //! `cargo xtask interop`: the system tests with NVMe hosts that are not ours, with as many rounds as one has time for, SQLite's own suites on a
 //! store of pages, suites of file systems on a mounted ALFS, and a storm of hosts of our own that come and go, for as many minutes.
 //!
-//! They are those that `test` runs, where what repeats (a server that dies, a host that comes back) does so twice, and the
-//! storm lasts a second. Of fio's own tests of zoned drives, `test` runs a dozen and `interop` all. Crash points that take minutes
+//! Rude hosts and crowds meet a server with reactors. All of them are those that `test` runs, where the server has none, where what repeats
+//! (a server that dies, a host that comes back) does so twice, and the storm lasts a second. Of fio's own tests of zoned drives, `test` runs a dozen and `interop` all. Crash points that take minutes
 //! are tried here alone, and each recovery from a crash point is cut, where `test` cuts one of three.
 
 use crate::steps::{Outcome, Steps};

@@ -33,7 +33,7 @@ const INPUT_ROOM_BYTES_MIN: usize = 64 << 10;
 
 /// Frames of one vectored read from the socket, where so many are left to fill, and where it is only worth a system call of
 /// its own.
-pub(crate) const FRAMES_AT_ONCE: usize = 32;
+const FRAMES_AT_ONCE: usize = 32;
 const FRAMES_AT_ONCE_MIN: usize = 8;
 
 /// Payload that is worth a system call of its own, straight into frames.

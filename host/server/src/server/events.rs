@@ -69,7 +69,7 @@ impl Server {
         let mut precise = None;
         events.clear();
         let mut sleeps = false;
-        let timeout = if again || self.await_reactors(events, clock)? || self.linger(events, due, clock)? {
+        let timeout = if again || self.await_reactors(events, due, clock)? || self.linger(events, due, clock)? {
             Some(Nanos::ZERO)
         } else {
             // Where cores are scarce, a client that is about to ask more gets to do so first: then a turn serves many
@@ -151,8 +151,14 @@ impl Server {
         Ok(Woken { late, called })
     }
 
-    /// Looks again and again while reactors are at work, which takes microseconds. Returns whether there is something to do.
-    fn await_reactors<C: Clock>(&mut self, events: &mut Vec<epoll::Event>, clock: &mut C) -> Result<bool, ServeError> {
+    /// Looks again and again while reactors are at work, which takes microseconds, and no drive is due. Returns whether there is something
+    /// to do.
+    fn await_reactors<C: Clock>(
+        &mut self,
+        events: &mut Vec<epoll::Event>,
+        due: Option<Time>,
+        clock: &mut C,
+    ) -> Result<bool, ServeError> {
         if !self.reactors.are_at_work() {
             return Ok(false);
         }
@@ -165,7 +171,11 @@ impl Server {
             if !events.is_empty() {
                 return Ok(true);
             }
-            if clock.now() >= until {
+            let now = clock.now();
+            if due.is_some_and(|due| now >= due) {
+                return Ok(true);
+            }
+            if now >= until {
                 break;
             }
             std::thread::yield_now();
