@@ -383,7 +383,10 @@ impl BlockFtl {
     /// Whether more blocks of `group` may begin to move.
     #[inline]
     fn may_begin_to_move(&self, group: &Group) -> bool {
-        let is_busy = group.reading >= READS_PER_GROUP_MAX || group.copying >= COPYING_PER_GROUP_MAX;
+        // What was read goes before more is: it waits for its turn on the die, in frames that other groups need.
+        let is_busy = group.reading >= READS_PER_GROUP_MAX
+            || group.copying >= COPYING_PER_GROUP_MAX
+            || (self.owners.is_none() && group.has_full_unit(self.unit_blocks));
         !is_busy && !group.is_stalled() && self.collection.frames.len() >= VECTOR_BLOCKS_MAX
     }
 

@@ -11,6 +11,9 @@ impl BlockFtl {
     pub(crate) fn unit_ended(&mut self, unit: UnitId, status: Status) {
         let is_copy = self.flash.units.unit(unit).is_copy();
         self.flash.units.came_back(unit);
+        if self.flash.units.unit(unit).purpose == Purpose::Relocation {
+            self.relocation_ended(unit);
+        }
         match status {
             _ if is_copy && status.data_is_good() => self.copy_ended(unit),
             Status::UnrecoveredRead | Status::DeallocatedOrUnwritten | Status::OfflineChunk if is_copy => {

@@ -197,6 +197,8 @@ fn cut_off(seed: u64) -> World {
         world.flush();
     }
     idle(&mut world);
+    // Also what it has merged by itself.
+    world.flush();
     world.power_cut(seed.is_multiple_of(2));
     world
 }

@@ -75,3 +75,50 @@ impl FullDrive {
         Ok(trial)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openftl_core::BLOCK_BYTES;
+    use openftl_parts::CollectionScope;
+
+    fn overwritten(change: impl Fn(&mut Config)) -> Measured {
+        let mut config = Config {
+            capacity_blocks: (128 << 20) / BLOCK_BYTES as u64,
+            over_provisioning: Share::percent(10),
+            ..Config::default()
+        };
+        change(&mut config);
+        let drive = FullDrive {
+            profile: Profile::builtin("cosmos").unwrap(),
+            timing: Timing::Modelled,
+            config,
+            load: "uniform".parse().unwrap(),
+            binding: Binding::None,
+            queue_depth: 32,
+            pace: Nanos::ZERO,
+            warm_up: 1.5,
+            drive_writes: 0.5,
+            seed: 1,
+        };
+        drive.run().unwrap()
+    }
+
+    /// A die carries out what it is given in order. All that was read of a victim was given to it at once, so that what somebody waited
+    /// for stood behind it, for 60 ms and more.
+    #[test]
+    fn a_durable_write_does_not_wait_for_all_that_collection_moves() {
+        let measured = overwritten(|config| config.write_through = true);
+        assert!(measured.statistics.programmed_for(openftl_parts::Purpose::Relocation) > 10_000);
+        let p99 = measured.outcome.writes.latency.value_at_quantile(0.99);
+        assert!(p99 < 30_000_000, "{p99} ns");
+    }
+
+    /// Groups that are collected side by side share the frames: one that fills them with what waits for its die starves the others, and
+    /// their victims are full when their turn comes.
+    #[test]
+    fn groups_that_are_collected_side_by_side_do_not_starve_each_other() {
+        let measured = overwritten(|config| config.collection = CollectionScope::DeviceWide);
+        assert!(measured.statistics.waf() < 3.0, "{}", measured.statistics.waf());
+    }
+}

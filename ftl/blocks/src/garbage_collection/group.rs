@@ -135,6 +135,12 @@ impl Group {
         std::mem::take(&mut self.may_place)
     }
 
+    /// Whether a unit waits that is full.
+    #[inline]
+    pub fn has_full_unit(&self, unit_blocks: u32) -> bool {
+        self.frontiers.iter().any(|frontier| frontier.queue.len() >= unit_blocks as usize)
+    }
+
     /// Whether a victim moves as a whole. Nothing that could be durable before it goes to the chunk that it moves to, but another
     /// that moves as a whole: after a crash that chunk would hold something, and no other would hold nothing.
     pub fn has_whole(&self) -> bool {

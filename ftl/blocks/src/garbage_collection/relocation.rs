@@ -33,6 +33,11 @@ use openftl_parts::words::{Care, Label, Purpose};
 /// Reads under way in one group, at most.
 pub(crate) const READS_PER_GROUP_MAX: u32 = 2;
 
+/// Units of relocated blocks that a frontier has under way, at most. A die carries out what it is given in order: all that is read of a
+/// victim at once would keep the host, the log and a flush that waits for either from it for tens of milliseconds. Behind one unit
+/// the die works on, because the device takes a unit into its cache before it is programmed.
+const UNITS_UNDER_WAY_MAX: usize = 1;
+
 /// Blocks that are being copied in one group, or wait for it, at most: the others need frames too.
 pub(crate) const COPYING_PER_GROUP_MAX: u32 = READS_PER_GROUP_MAX * VECTOR_BLOCKS_MAX as u32;
 
@@ -436,16 +441,33 @@ impl BlockFtl {
         self.collection.set_stalled(group, frontier, is_stalled && self.flash.meetings.is_marked(group));
     }
 
+    /// Whether the chunk that `frontier` of `group` goes to has as many units under way as it may.
+    fn is_full_of_units(&self, group: u32, frontier: usize) -> bool {
+        let open = self.collection.groups[group as usize].frontiers[frontier].open;
+        // A copy neither crosses to the host nor waits in a frame of its own, and their number has its own limit.
+        self.owners.is_none() && open.is_some_and(|open| self.flash.units.uncompleted(open) >= UNITS_UNDER_WAY_MAX)
+    }
+
+    /// A unit of relocated blocks has ended: another may go.
+    pub(crate) fn relocation_ended(&mut self, unit: UnitId) {
+        let (group, _) = group_and_frontier(self.flash.units.unit(unit).owner);
+        self.collection.groups[group as usize].place_later();
+    }
+
     /// Writes queued blocks to one of the group's relocation chunks: full units, and the rest if pushed. Returns whether
     /// any.
     pub(crate) fn place_on(&mut self, group: u32, frontier: usize) -> bool {
         let mut placed = false;
         loop {
+            let is_full = self.is_full_of_units(group, frontier);
             let RelocationFrontier { queue, open, push, .. } =
                 &mut self.collection.groups[group as usize].frontiers[frontier];
             let queued = queue.len();
             if queued == 0 || (queued < self.unit_blocks as usize && !*push) {
                 *push = false;
+                return placed;
+            }
+            if is_full && !*push {
                 return placed;
             }
             let own = open.filter(|open| self.flash.units.room(*open) > 0);
