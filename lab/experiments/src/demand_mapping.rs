@@ -70,6 +70,8 @@ struct Scale {
     warm_up: f64,
     /// Requests that are measured, as a share of the drive's blocks.
     requests: f64,
+    /// The same of the database and its file system, which hardly write.
+    journal_requests: f64,
     /// In percent of the whole map; 0: a map in memory.
     budgets: &'static [u32],
     /// The budget that is a small one.
@@ -93,6 +95,7 @@ const FULL: Scale = Scale {
     capacity: ByteSize(8 << 30),
     warm_up: 1.5,
     requests: 0.5,
+    journal_requests: 0.5,
     budgets: &[0, 10, 16, 32, 64, 100],
     small: 10,
     speed_min: [0.95, 0.98],
@@ -110,6 +113,7 @@ const QUICK: Scale = Scale {
     capacity: ByteSize(256 << 20),
     warm_up: 0.75,
     requests: 0.25,
+    journal_requests: 1.0,
     // Of a small map the least that is kept of changes is much.
     budgets: &[0, 16, 32, 100],
     small: 16,

@@ -242,7 +242,7 @@ fn row(scheme: &str, hint: &str, (share, gain): (f64, f64), traffic: MapTraffic,
 
 /// Requests of the database and its file system.
 fn requests_of(scale: &Scale) -> u64 {
-    (scale.capacity.0 as f64 / BLOCK_BYTES as f64 * scale.requests) as u64
+    (scale.capacity.0 as f64 / BLOCK_BYTES as f64 * scale.journal_requests) as u64
 }
 
 /// Writes until the drive has settled, and then reads as well.
