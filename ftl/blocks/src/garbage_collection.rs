@@ -10,6 +10,10 @@
 //! With [`CollectionScope::DeviceWide`] every group that is short of free chunks is marked at once, as conventional drives
 //! do it. [`openftl_parts::accounts::encounters`] counts how often the host meets collection.
 //!
+//! A die carries out what it is given in order, and so collection gives it one unit at a time, and reads no more while a full unit
+//! waits: behind it the host, the log, and whoever waits for a flush have their turn, and the frames that hold what was read are left to
+//! the other groups.
+//!
 //! Relocated blocks have open chunks of their own (the cold frontier, one a group), so that what is overwritten often and
 //! what is not do not share chunks. What is moved to level wear has a second one, opened when it is needed; what a
 //! [placement](crate::placement) keeps apart has more. Those are taken from what the host could have, never from the reserve, and
@@ -386,7 +390,7 @@ impl BlockFtl {
         // What was read goes before more is: it waits for its turn on the die, in frames that other groups need.
         let is_busy = group.reading >= READS_PER_GROUP_MAX
             || group.copying >= COPYING_PER_GROUP_MAX
-            || (self.owners.is_none() && group.has_full_unit(self.unit_blocks));
+            || group.has_full_unit(self.unit_blocks);
         !is_busy && !group.is_stalled() && self.collection.frames.len() >= VECTOR_BLOCKS_MAX
     }
 

@@ -33,10 +33,13 @@ use openftl_parts::words::{Care, Label, Purpose};
 /// Reads under way in one group, at most.
 pub(crate) const READS_PER_GROUP_MAX: u32 = 2;
 
-/// Units of relocated blocks that a frontier has under way, at most. A die carries out what it is given in order: all that is read of a
-/// victim at once would keep the host, the log and a flush that waits for either from it for tens of milliseconds. Behind one unit
-/// the die works on, because the device takes a unit into its cache before it is programmed.
+/// Writes or copies of relocated blocks that a frontier has under way, at most. A die carries out what it is given in order: given all
+/// that was read of a victim, it would keep the host, the log, and a flush that waits for either, waiting for tens of milliseconds. With
+/// one it has work still, because a device takes a unit into its cache before it is programmed.
 const UNITS_UNDER_WAY_MAX: usize = 1;
+
+/// Units that one copy fills, at most.
+const COPIED_UNITS_MAX: usize = 4;
 
 /// Blocks that are being copied in one group, or wait for it, at most: the others need frames too.
 pub(crate) const COPYING_PER_GROUP_MAX: u32 = READS_PER_GROUP_MAX * VECTOR_BLOCKS_MAX as u32;
@@ -444,8 +447,7 @@ impl BlockFtl {
     /// Whether the chunk that `frontier` of `group` goes to has as many units under way as it may.
     fn is_full_of_units(&self, group: u32, frontier: usize) -> bool {
         let open = self.collection.groups[group as usize].frontiers[frontier].open;
-        // A copy neither crosses to the host nor waits in a frame of its own, and their number has its own limit.
-        self.owners.is_none() && open.is_some_and(|open| self.flash.units.uncompleted(open) >= UNITS_UNDER_WAY_MAX)
+        open.is_some_and(|open| self.flash.units.uncompleted(open) >= UNITS_UNDER_WAY_MAX)
     }
 
     /// A unit of relocated blocks has ended: another may go.
@@ -499,11 +501,11 @@ impl BlockFtl {
                 collecting.open = Some(open);
             }
             let room = self.flash.units.room(open) as usize;
-            // A unit is copied, or it is written. As much as one command can is copied at once, because blocks of one page
-            // are sensed together.
+            // A unit is copied, or it is written. A few are copied at once, because blocks of one page are sensed together.
             let is_copied = |frame: &Frame| self.buffer.slot(*frame).is_copied();
             let (is_copy, unit_blocks) = (is_copied(&collecting.queue[0]), self.unit_blocks as usize);
-            let largest = if is_copy { VECTOR_BLOCKS_MAX / unit_blocks * unit_blocks } else { unit_blocks };
+            let copied_units = COPIED_UNITS_MAX.min(VECTOR_BLOCKS_MAX / unit_blocks);
+            let largest = if is_copy { copied_units * unit_blocks } else { unit_blocks };
             let most = queued.min(largest).min(room);
             let most = if most > unit_blocks { most / unit_blocks * unit_blocks } else { most };
             let alike = collecting.queue.range(1..most).take_while(|frame| is_copied(frame) == is_copy);
