@@ -34,8 +34,10 @@
 //! ([`BlockKind::Lost`](openftl_parts::flash::oob::BlockKind)): reads of it fail until the host writes or trims it, and its chunk is used
 //! again like any other.
 //!
-//! This file says which groups are collected, when, and which victims; `garbage_collection/relocation.rs` how their blocks move.
+//! This file says which groups are collected, when, and which victims; `garbage_collection/relocation.rs` how
+//! their blocks move, and `garbage_collection/frontiers.rs` to which chunks.
 
+mod frontiers;
 mod group;
 mod lost;
 mod relocation;
