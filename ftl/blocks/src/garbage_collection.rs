@@ -10,8 +10,8 @@
 //! With [`CollectionScope::DeviceWide`] every group that is short of free chunks is marked at once, as conventional drives
 //! do it. [`openftl_parts::accounts::encounters`] counts how often the host meets collection.
 //!
-//! A die carries out what it is given in order, and so collection gives it one unit at a time, and reads no more while a full unit
-//! waits: behind it the host, the log, and whoever waits for a flush have their turn, and the frames that hold what was read are left to
+//! A die carries out what it is given in order, and so a frontier of collection has one write or copy under way, and its group reads no more while a full
+//! unit waits: behind it the host, the log, and whoever waits for a flush have their turn, and the frames that hold what was read are left to
 //! the other groups.
 //!
 //! Relocated blocks have open chunks of their own (the cold frontier, one a group), so that what is overwritten often and

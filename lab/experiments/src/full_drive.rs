@@ -105,7 +105,7 @@ mod tests {
     }
 
     /// A die carries out what it is given in order. All that was read of a victim was given to it at once, so that what somebody waited
-    /// for stood behind it, for 60 ms and more.
+    /// for stood behind it, for 50 ms and more.
     #[test]
     fn a_durable_write_does_not_wait_for_all_that_collection_moves() {
         let measured = overwritten(|config| config.write_through = true);
