@@ -156,8 +156,16 @@ impl Pages {
             None if victim.grain >= self.chunk_grains || self.chunks[&victim.chunk].live == 0 => self.end_victim(flash),
             None => self.read_window(flash),
             Some(window) if window.commands > 0 => false,
+            Some(_) if self.moves_are_under_way(flash) => false,
             Some(_) => self.take_window(flash),
         }
+    }
+
+    /// Whether a chunk that pages move to has a unit that has not ended: hosts that read from its parallel unit, or write there, wait for one, and
+    /// not for all that was read of a victim.
+    pub(crate) fn moves_are_under_way(&self, flash: &Flash) -> bool {
+        let open = self.moves.slots.iter().flatten().filter_map(|slot| self.open[*slot].as_ref());
+        open.map(|open| flash.units.uncompleted(open.open)).any(|units| units > 0)
     }
 
     /// Reads what comes next of the victim.

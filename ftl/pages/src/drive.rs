@@ -176,7 +176,7 @@ impl PageFtl {
     /// Frames that are to be free for pages that are put: those of units that fill, and of the longest page.
     #[must_use]
     pub fn frames_to_put(&self) -> usize {
-        let chunks = (self.pages.layout.host_chunks + self.pages.layout.move_chunks) as usize;
+        let chunks = self.pages.layout.written_chunks() as usize;
         chunks * self.pages.unit_blocks as usize + self.pages.page_blocks_max()
     }
 
@@ -387,7 +387,8 @@ impl PageFtl {
             return has_acted;
         }
         // Nothing else makes room but what waits: pages that have moved are to be on media, and the log is to say so.
-        if pages.cleaning.at.is_none() || Pages::free_chunks(flash) <= LOG_RESERVE {
+        let is_pressed = pages.cleaning.at.is_none() || Pages::free_chunks(flash) <= LOG_RESERVE;
+        if is_pressed && !pages.moves_are_under_way(flash) {
             for slot in 0..pages.open.len() {
                 let is_moving = |open: &crate::open_chunk::OpenChunk| {
                     open.pages.iter().any(|page| matches!(page.owner, Owner::Moves(_)))

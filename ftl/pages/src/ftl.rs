@@ -132,7 +132,7 @@ impl<M: Media> PageFtl<M> {
             (!config.cross_blocks, TenantNote::WHOLE_BLOCKS),
             (config.map_memory.is_some(), TenantNote::INDEX_ON_MEDIA),
         ];
-        below.tenant.more = notes.into_iter().filter(|(is_said, _)| *is_said).map(|(_, note)| note).sum();
+        below.tenant.more |= notes.into_iter().filter(|(is_said, _)| *is_said).map(|(_, note)| note).sum::<u8>();
         let mut pages = Pages::new(&geometry, layout, purpose.page_bytes_max(&geometry), capacity, &config);
         pages.anchor.memory = pages.index_memory(None)?;
         pages.index = Index::new(layout.slots, pages.leaf_pages, pages.anchor.memory);

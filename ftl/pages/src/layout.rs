@@ -33,9 +33,11 @@ const LEAF_FIRST: u32 = 1 + SESSION_BLOCKS;
 /// Blocks of the log are so many times this.
 pub const LOG_STEP: u32 = 16;
 
-/// Chunks of the log beyond those that its blocks fill: the one of which a part is needed, one that failed, one that was left by a power cut, and those
-/// that it is to go on in.
-const LOG_CHUNKS_MORE: u32 = 3 + LOG_SPARES as u32;
+/// Chunks of the log beyond those that its blocks fill: one that failed, and those that it is to go on in.
+const LOG_CHUNKS_MORE: u32 = 1 + LOG_SPARES as u32;
+
+/// The same for each of its lanes: the one of which a part is needed, and one that was left by a power cut.
+const LOG_CHUNKS_OF_LANE: u32 = 2;
 
 /// Chunks that the anchor names before the log goes on in them.
 pub const LOG_SPARES: usize = 2;
@@ -54,6 +56,8 @@ const VERSION: u16 = 2;
 pub struct Layout {
     /// Blocks of the log that may be needed at a time.
     pub log_blocks: u32,
+    /// Chunks in which it is written in turn.
+    pub log_lanes: u32,
     /// Leaves that there is room for.
     pub slots: u32,
     /// Chunks that are written side by side with what hosts put, and with what moves.
@@ -72,13 +76,20 @@ impl Layout {
     /// Chunks of so many blocks that the log may have.
     #[must_use]
     pub fn log_chunks(&self, chunk_blocks: u32) -> u32 {
-        self.log_blocks.div_ceil(chunk_blocks) + LOG_CHUNKS_MORE
+        // Blocks are divided among lanes in any way.
+        self.log_blocks.div_ceil(chunk_blocks) + LOG_CHUNKS_MORE + self.log_lanes * (1 + LOG_CHUNKS_OF_LANE) - 1
     }
 
     /// Chunks of so many blocks that no page counts on: open ones, those that moving pages and the log may need, and those that leave.
     #[must_use]
     pub fn kept_chunks(&self, chunk_blocks: u32) -> u32 {
         self.host_chunks + 2 * self.move_chunks + 3 + self.log_chunks(chunk_blocks)
+    }
+
+    /// Chunks that are written side by side.
+    #[must_use]
+    pub fn written_chunks(&self) -> u32 {
+        self.host_chunks + self.move_chunks + self.log_lanes
     }
 
     /// Blocks of the area.

@@ -1,17 +1,21 @@
 //! The log: groups of records, one behind the other in chunks of its own, and how much of it is needed.
 //!
 //! ```text
-//!   chunk   [ ▓5 ▓6 ▓7 ]  [ ▓8 ▓9 ▓10 ▓11 ]  [ ▓12 ▓13 ── ]
-//!                 ▲ the anchor: all before is in the leaves         ▲ where the next group goes
+//!   chunk   [ ▓5 ▓7 ▓8 ]  [ ▓10 ▓12 ▓13 ── ]
+//!   chunk   [ ▓6 ▓9 ]     [ ▓11 ▓14 ── ]
+//!                 ▲ the anchor: all before 9 is in the leaves
 //! ```
 //!
 //! A group is written as a page is: it has a header of that kind, with its number, lies in one chunk, and is put elsewhere if a program fails.
-//! A chunk follows when all of the one before it is on media, so that what a power cut leaves are all groups up to some number. The anchor names chunks
-//! before the log goes on in them, so that they are found again.
+//! A group goes to another chunk than the one before it when all before it is on media, so that what a power cut leaves are all groups up to some number.
+//! A log of two *lanes* has a chunk in each, on different parallel units, and goes to the other lane whenever it may: a durable batch does not wait
+//! for the unit of the one before it, though that may be in a cache that survives power cuts, and still be programmed. A group that begins when all
+//! before it is on media says so. The anchor names chunks before the log goes on in them, so that they are found again.
 //!
-//! What is found after a power cut in the last chunk is not durable by that: it may have been readable that one time. So it is written *again*, to
-//! another chunk, before anybody is let in. If power goes meanwhile, the newest copy of a group counts. The oldest one is kept, too, for newer ones may
-//! have been readable that one time; those between are given back, so recoveries that are cut off take no more and more chunks.
+//! What is found after a power cut from the last group on that says so is not durable by that: it may have been readable that one time. So it is
+//! written *again*, to another chunk, before anybody is let in. If power goes meanwhile, the newest copy of a group counts. The oldest one is kept,
+//! too, for newer ones may have been readable that one time; those between are given back, so recoveries that are cut off take no more and more
+//! chunks.
 //!
 //! # What is promised if the medium loses a part of it
 //! It has one copy. A group that is missing is noticed if it can be told from one that a power cut has torn (`seen_log`): then the drive is
@@ -20,11 +24,23 @@
 //! that can be read, is in the report of that recovery, and a finding of a check before it. Then the log is written again, and tells no more of it.
 
 use crate::place::Place;
+use crate::record::{begin_group, begins_secure};
 use openftl_core::{AddressFormat, BLOCK_BYTES, ChunkId};
 use std::collections::VecDeque;
 
 /// Blocks of a group, at most.
 const GROUP_BLOCKS_MAX: usize = 64;
+
+/// Lanes of a log, at most.
+pub const LANES_MAX: usize = 2;
+
+/// A chunk that is written, in turn with that of the other lane.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Lane {
+    chunk: Option<ChunkId>,
+    /// The block behind its last group.
+    end: u32,
+}
 
 /// Records that are written as one.
 pub struct Group {
@@ -53,14 +69,11 @@ pub struct Log {
     blocks: u32,
     /// Records of a group, at most.
     group_bytes_max: usize,
-    /// Blocks of chunks before the one that the last group is in, and the block behind that group, both counted from the beginning and never back.
-    base: u64,
-    /// See above.
+    /// Blocks that groups have taken, and those left over in chunks that are written no more.
     pub head: u64,
-    /// Where the oldest group begins that is needed.
+    /// What this was when the oldest group began that is needed.
     pub tail: u64,
-    /// The chunk that the last group is in.
-    chunk: Option<ChunkId>,
+    lanes: [Lane; LANES_MAX],
     /// The number of the next group.
     pub next_group: u64,
     /// Records that are being gathered.
@@ -77,8 +90,6 @@ pub struct Log {
     pub left: Vec<Place>,
     /// Chunks with older copies of them, of which the one that is the oldest is there for good.
     pub older: Vec<ChunkId>,
-    /// The chunk that is written, which may have no group yet.
-    pub written: Option<ChunkId>,
     /// Chunks that it can go on in, for the anchor names them.
     pub spares: VecDeque<ChunkId>,
     /// Chunks that it can go on in when the anchor names them.
@@ -93,10 +104,9 @@ impl Log {
         Log {
             blocks,
             group_bytes_max: (group_blocks * BLOCK_BYTES).min(page_bytes_max as usize),
-            base: 0,
             head: 0,
             tail: 0,
-            chunk: None,
+            lanes: [Lane::default(); LANES_MAX],
             next_group: 1,
             gathered: Vec::new(),
             gathered_last: 0,
@@ -105,7 +115,6 @@ impl Log {
             again: VecDeque::new(),
             left: Vec::new(),
             older: Vec::new(),
-            written: None,
             spares: VecDeque::new(),
             unnamed: Vec::new(),
         }
@@ -132,22 +141,21 @@ impl Log {
     /// Whether there is room for a group of so many blocks, which may have to go to the next chunk, of so many.
     #[must_use]
     pub fn has_room(&self, blocks: u32, chunk_blocks: u32) -> bool {
-        let left = u64::from(chunk_blocks) - (self.head - self.base).min(u64::from(chunk_blocks));
-        let skipped = if left < u64::from(blocks) { left } else { 0 };
-        self.head + skipped + u64::from(blocks) <= self.tail + u64::from(self.blocks)
+        let left = self.lanes.iter().filter(|lane| lane.chunk.is_some()).map(|lane| chunk_blocks - lane.end);
+        let skipped: u32 = left.filter(|left| *left < blocks).sum();
+        self.head + u64::from(skipped + blocks) <= self.tail + u64::from(self.blocks)
     }
 
     /// Its state in a few words.
     #[must_use]
     pub fn describe(&self) -> String {
         format!(
-            "log of {} blocks from {} to {}, {} groups in {:?} and {:?}, {} again, {} left, spares {:?}, not named {:?}",
+            "log of {} blocks from {} to {}, {} groups, the last in {:?}, {} again, {} left, spares {:?}, not named {:?}",
             self.blocks,
             self.tail,
             self.head,
             self.placed.len(),
-            self.chunk,
-            self.written,
+            self.lanes,
             self.again.len(),
             self.left.len(),
             self.spares,
@@ -155,36 +163,52 @@ impl Log {
         )
     }
 
+    /// Where records are gathered that are to be written as one.
+    pub fn gather(&mut self) -> &mut Vec<u8> {
+        if self.gathered.is_empty() {
+            begin_group(&mut self.gathered);
+        }
+        &mut self.gathered
+    }
+
     /// Ends the group that is being gathered, if there is anything in it.
     pub fn close(&mut self) -> bool {
         if self.gathered.is_empty() {
             return false;
         }
+        // The next one that is written is this one then.
+        if self.ready.is_empty() && self.is_secure() {
+            begins_secure(&mut self.gathered);
+        }
         self.ready.push_back(Group { records: std::mem::take(&mut self.gathered), last: self.gathered_last });
         true
     }
 
-    /// The next group is at `place`, in a chunk of so many blocks.
-    pub fn place(&mut self, format: AddressFormat, chunk_blocks: u32, last: u64, place: Place) {
-        self.go_to(place.chunk(format), chunk_blocks);
-        self.head = self.base + u64::from(place.blocks(format).end);
+    /// A lane goes on in a chunk of `chunk_blocks` blocks, at block `next`.
+    pub fn go_on_in(&mut self, lane: usize, chunk: ChunkId, next: u32, chunk_blocks: u32) {
+        let before = std::mem::replace(&mut self.lanes[lane], Lane { chunk: Some(chunk), end: next });
+        self.head += before.chunk.map_or(0, |_| u64::from(chunk_blocks - before.end));
+    }
+
+    /// The next group is at `place`.
+    pub fn place(&mut self, format: AddressFormat, last: u64, place: Place) {
+        self.take_up(format, place);
         let number = self.next_group;
         self.next_group += 1;
         self.placed.push_back(Placed { number, last, place, is_programmed: false });
     }
 
-    /// The last group is in this chunk, of so many blocks.
-    fn go_to(&mut self, chunk: ChunkId, chunk_blocks: u32) {
-        if self.chunk.is_some_and(|before| before != chunk) {
-            self.base += u64::from(chunk_blocks);
-        }
-        self.chunk = Some(chunk);
+    /// A group takes blocks up to its end, in the chunk of a lane.
+    fn take_up(&mut self, format: AddressFormat, place: Place) {
+        let (chunk, end) = (place.chunk(format), place.blocks(format).end);
+        let lane = self.lanes.iter_mut().find(|lane| lane.chunk == Some(chunk)).expect("a lane has the chunk");
+        self.head += u64::from(end - lane.end);
+        lane.end = end;
     }
 
-    /// A group is at `place` instead, in a chunk of so many blocks. Returns where it was.
-    pub fn move_to(&mut self, format: AddressFormat, chunk_blocks: u32, number: u64, place: Place) -> Place {
-        self.go_to(place.chunk(format), chunk_blocks);
-        self.head = self.base + u64::from(place.blocks(format).end);
+    /// A group is at `place` instead. Returns where it was.
+    pub fn move_to(&mut self, format: AddressFormat, number: u64, place: Place) -> Place {
+        self.take_up(format, place);
         let placed = self.get_mut(number).expect("a group in flight is needed");
         placed.is_programmed = false;
         std::mem::replace(&mut placed.place, place)
@@ -201,10 +225,10 @@ impl Log {
         !self.again.is_empty() || !self.left.is_empty()
     }
 
-    /// Whether all groups are on media for good.
+    /// Whether all groups are on media for good: they get there in their order.
     #[must_use]
     pub fn is_secure(&self) -> bool {
-        !self.is_written_again() && self.placed.iter().all(|placed| placed.is_programmed)
+        !self.is_written_again() && self.last_in_flight().is_none()
     }
 
     /// The number of the first group that may not be on media for good, with all mutations up to `durable` flushed; 0: nothing is known of any.
@@ -233,7 +257,8 @@ impl Log {
             self.placed.iter().filter(|placed| placed.number >= group).map(|placed| placed.place.chunk(format));
         let left = self.left.iter().map(|place| place.chunk(format)).chain(self.older.iter().copied());
         let ahead = self.spares.iter().chain(&self.unnamed).copied();
-        let mut chunks: Vec<ChunkId> = needed.chain(left).chain(self.chunk).chain(self.written).chain(ahead).collect();
+        let written = self.lanes.iter().filter_map(|lane| lane.chunk);
+        let mut chunks: Vec<ChunkId> = needed.chain(left).chain(written).chain(ahead).collect();
         chunks.sort_unstable();
         chunks.dedup();
         chunks
@@ -251,13 +276,9 @@ impl Log {
         (self.placed, self.next_group) = (placed, next_group);
     }
 
-    /// The chunks that were found, in the order of their groups, with the first and the last block that counts. Each has so many blocks.
-    pub fn found_in(&mut self, chunks: &[(ChunkId, u32, u32)], chunk_blocks: u32) {
-        let (Some((_, first, _)), Some((chunk, _, end))) = (chunks.first(), chunks.last()) else { return };
-        self.base = (chunks.len() as u64 - 1) * u64::from(chunk_blocks);
-        self.tail = u64::from(*first);
-        self.head = self.base + u64::from(*end);
-        self.chunk = Some(*chunk);
+    /// Groups that are needed were found to take so many blocks.
+    pub fn found_to_take(&mut self, blocks: u64) {
+        (self.tail, self.head) = (0, blocks);
     }
 
     /// Groups before `number` are not needed any more. Gives where they are.
@@ -280,20 +301,68 @@ mod tests {
         let mut log = Log::new(40, 1 << 20);
         assert_eq!(log.group_bytes_max(), 5 * BLOCK_BYTES);
         let place = |at, block: u32, blocks: u32| Place::new(format, chunk(at), block * 64, blocks * 4096 - 32);
-        log.place(format, 16, 3, place(1, 0, 5));
-        log.place(format, 16, 4, place(1, 5, 5));
+        log.go_on_in(0, chunk(1), 0, 16);
+        log.place(format, 3, place(1, 0, 5));
+        log.place(format, 4, place(1, 5, 5));
         assert_eq!((log.head, log.is_long(), log.has_room(5, 16)), (10, false, true));
         assert_eq!(log.durable_before(9), 1);
         assert_eq!((log.programmed(2), log.programmed(1)), (None, Some(4)));
         assert_eq!((log.durable_before(9), log.durable_before(3), log.durable_before(2)), (3, 2, 1));
         assert_eq!(log.last_in_flight(), None);
         // Six blocks are left in the chunk.
-        log.place(format, 16, 5, place(3, 0, 7));
+        log.go_on_in(0, chunk(3), 0, 16);
+        log.place(format, 5, place(3, 0, 7));
         assert_eq!((log.head, log.is_long()), (23, true));
         assert!(log.has_room(9, 16) && log.has_room(8, 16));
         assert!(!log.has_room(10, 16), "nine are left in the chunk, so it goes to the next one");
         assert_eq!(log.forget_before(16, 3), [place(1, 0, 5), place(1, 5, 5)]);
         assert_eq!((log.is_long(), log.has_room(10, 16)), (false, true));
+    }
+
+    #[test]
+    fn lanes_count_together_and_what_is_left_of_a_chunk_counts_when_it_is_left() {
+        let format = Geometry::tiny().format();
+        let chunk = |index| format.chunk_id(format.pu_id(0, 0), index);
+        let mut log = Log::new(40, 1 << 20);
+        let place = |at, block: u32, blocks: u32| Place::new(format, chunk(at), block * 64, blocks * 4096 - 32);
+        log.go_on_in(0, chunk(1), 0, 16);
+        log.go_on_in(1, chunk(2), 0, 16);
+        for (number, at) in [(1, place(1, 0, 4)), (2, place(2, 0, 3)), (3, place(1, 4, 8)), (4, place(2, 4, 8))] {
+            log.place(format, number, at);
+            assert_eq!((log.is_secure(), log.close()), (false, false));
+            assert_eq!(log.programmed(number), Some(number));
+        }
+        assert_eq!((log.head, log.chunks(format, 5)), (24, vec![chunk(1), chunk(2)]));
+        assert!(log.has_room(4, 16) && log.has_room(8, 16), "four blocks are left in each chunk");
+        assert!(!log.has_room(9, 16), "what is left of both may be left over");
+        log.go_on_in(1, chunk(3), 0, 16);
+        assert_eq!((log.head, log.chunks(format, 5)), (28, vec![chunk(1), chunk(3)]));
+    }
+
+    #[test]
+    fn a_group_says_whether_all_before_it_was_on_media_when_it_was_closed() {
+        let format = Geometry::tiny().format();
+        let chunk = format.chunk_id(format.pu_id(0, 0), 1);
+        let mut log = Log::new(40, 1 << 20);
+        log.go_on_in(0, chunk, 0, 16);
+        let says = |log: &mut Log| {
+            log.gather().push(4);
+            log.close();
+            log.ready.pop_front().map(|group| group.records)
+        };
+        assert_eq!(says(&mut log), Some(vec![6, 1, 4]), "there is none before it");
+        log.place(format, 1, Place::new(format, chunk, 0, 100));
+        assert_eq!(says(&mut log), Some(vec![6, 0, 4]));
+        log.gather();
+        log.programmed(1);
+        assert_eq!(says(&mut log), Some(vec![6, 1, 4]));
+        log.ready.push_back(Group { records: Vec::new(), last: 2 });
+        log.gather();
+        log.close();
+        assert_eq!(log.ready.pop_back().map(|group| group.records), Some(vec![6, 0]), "one is to be written before it");
+        log.ready.clear();
+        log.again.push_back((1, 1, Vec::new()));
+        assert_eq!(says(&mut log), Some(vec![6, 0, 4]));
     }
 
     #[test]
@@ -306,12 +375,13 @@ mod tests {
         };
         let mut log = Log::new(64, 1 << 20);
         log.found(VecDeque::from([placed(7, 2, 14), placed(8, 5, 0)]), 9);
-        log.found_in(&[(chunk(2), 14, 16), (chunk(5), 0, 4)], 16);
-        assert_eq!((log.tail, log.head, log.next_group, log.durable_before(0)), (14, 20, 9, 9));
+        log.found_to_take(6);
+        assert_eq!((log.tail, log.head, log.next_group, log.durable_before(0)), (0, 6, 9, 9));
         log.again.push_back((8, 1, Vec::new()));
         assert_eq!(log.durable_before(0), 0);
+        log.go_on_in(0, chunk(5), 4, 16);
         let next = Place::new(format, chunk(5), 4 * 64, 100);
-        log.place(format, 16, 1, next);
-        assert_eq!((log.head, log.last_in_flight()), (21, Some(next)));
+        log.place(format, 1, next);
+        assert_eq!((log.head, log.last_in_flight()), (7, Some(next)));
     }
 }

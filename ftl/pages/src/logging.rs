@@ -5,6 +5,8 @@
 //!   (once the medium has its pages, or with their bytes)
 //! ```
 //!
+//! A log of two lanes ([`crate::log`]) is written to in turn in two chunks, on different parallel units.
+//!
 //! A record says where a page is only when the medium has that for good. A durable batch does not wait until the unit of its last page is full:
 //! what is short goes into the log with its bytes, and to its unit later; what is longer than half a unit has the unit written as it is.
 //! While a unit of the log is under way, durable batches gather for the next one.
@@ -110,7 +112,7 @@ impl Pages {
 
     fn gather_record(&mut self, record: &Record) {
         self.expect_room(OTHER_BYTES);
-        push(&mut self.log.gathered, record);
+        push(self.log.gather(), record);
     }
 
     /// Begins another group if this one has no room for so many bytes.
@@ -122,14 +124,14 @@ impl Pages {
 
     fn gather_batch(&mut self, flash: &Flash, session: SessionId, wsn: u64, digest: u32, changes: &[Queued]) {
         self.expect_room(CHANGES_HEAD_BYTES + CARRIED_BYTES);
-        let (mut at, mut count) = (begin_changes(&mut self.log.gathered, session, wsn, digest, changes.is_empty()), 0);
+        let (mut at, mut count) = (begin_changes(self.log.gather(), session, wsn, digest, changes.is_empty()), 0);
         for (index, Queued { lpid, place, is_in_flight }) in changes.iter().enumerate() {
             let carried = place.filter(|_| *is_in_flight);
             let bytes = carried.map_or(CHANGE_BYTES, |place| CARRIED_BYTES + place.bytes() as usize);
             if self.log.gathered.len() + bytes > self.log.group_bytes_max() {
                 end_changes(&mut self.log.gathered, at, count);
                 self.log.close();
-                (at, count) = (begin_changes(&mut self.log.gathered, session, wsn, digest, false), 0);
+                (at, count) = (begin_changes(self.log.gather(), session, wsn, digest, false), 0);
             }
             match carried {
                 None => push_change(&mut self.log.gathered, *lpid, *place),
@@ -189,7 +191,7 @@ impl Pages {
                 }
                 break;
             };
-            self.log.place(flash.format, chunk_blocks, last, place);
+            self.log.place(flash.format, last, place);
             self.statistics.log_bytes += u64::from(bytes);
             has_acted = true;
         }
@@ -200,7 +202,7 @@ impl Pages {
     /// may fail, those behind it be done, and the power go before what failed is written again (see [`crate::seen_log`]).
     fn is_far_ahead(&self, flash: &Flash) -> bool {
         let in_flight = self.log.placed.iter().rev().take_while(|placed| !placed.is_programmed).last();
-        let open = self.logs.slots[0].and_then(|slot| self.open[slot].as_ref());
+        let open = self.logs.slots[self.logs.turn].and_then(|slot| self.open[slot].as_ref());
         in_flight.zip(open).is_some_and(|(placed, open)| {
             let begin = placed.place.blocks(flash.format).start;
             let is_there = placed.place.chunk(flash.format) == open.chunk;
@@ -221,7 +223,7 @@ impl Pages {
                 }
                 return has_acted;
             };
-            let old = self.log.move_to(flash.format, self.chunk_grains / GRAINS_PER_BLOCK, number, place);
+            let old = self.log.move_to(flash.format, number, place);
             self.log.left.push(old);
             has_acted = true;
         }

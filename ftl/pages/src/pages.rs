@@ -109,7 +109,7 @@ pub(crate) struct Pages {
     /// Chunks that are written, and where each is among them.
     pub open: Vec<Option<OpenChunk>>,
     pub slot_of: BTreeMap<ChunkId, usize>,
-    /// Those that are written side by side: what hosts put, and what moves; and the one for the log.
+    /// Those that are written side by side: what hosts put, and what moves; and those for the log, in turn.
     pub host: Frontiers,
     pub moves: Frontiers,
     pub logs: Frontiers,
@@ -212,7 +212,7 @@ impl Pages {
             slot_of: BTreeMap::new(),
             host: Frontiers::new(layout.host_chunks, victim, chunk_grains),
             moves: Frontiers::new(layout.move_chunks, victim, chunk_grains),
-            logs: Frontiers::new(1, victim, chunk_grains),
+            logs: Frontiers::new(layout.log_lanes, VictimPolicy::Greedy, chunk_grains),
             queue: Queue::default(),
             opened: Vec::new(),
             logged: 0,
@@ -371,7 +371,8 @@ impl Pages {
 
     /// Whether the log can never go on: it has no chunk, and nothing will give it one, for that would have to be logged.
     pub(crate) fn is_log_at_its_end(&self, flash: &Flash) -> bool {
-        let has_chunk = self.logs.slots[0].is_some() || !self.log.spares.is_empty() || !self.log.unnamed.is_empty();
+        let has_chunk =
+            self.logs.slots.iter().any(Option::is_some) || !self.log.spares.is_empty() || !self.log.unnamed.is_empty();
         // Chunks that leave when a group says so that is not written do not come.
         let written = self.log.placed.back().map_or(0, |placed| placed.last).max(self.logged);
         let is_coming =
@@ -392,8 +393,12 @@ impl Pages {
     /// Takes chunks that the log is to go on in, if it lacks any and there are some. Returns whether some are not named by the anchor.
     pub(crate) fn take_spares(&mut self, flash: &mut Flash) -> bool {
         while self.log.spares.len() + self.log.unnamed.len() < LOG_SPARES {
-            let free = |pu: &PuId| flash.provisioning.tenant_chunks_on_pu(*pu);
-            let Some(pu) = flash.geometry.pu_ids().max_by_key(free) else { break };
+            // On other parallel units than those that it is in, so that its lanes are on different ones.
+            let own = || self.chunks.iter().filter(|(_, known)| known.is_log).map(|(chunk, _)| chunk);
+            let own = || own().chain(&self.log.spares).chain(&self.log.unnamed).map(|chunk| flash.format.pu_of(*chunk));
+            let free = |pu: PuId| flash.provisioning.tenant_chunks_on_pu(pu);
+            let best = |pu: &PuId| (free(*pu) > 0, !own().any(|own| own == *pu), free(*pu));
+            let Some(pu) = flash.geometry.pu_ids().max_by_key(best) else { break };
             let Some(chunk) = flash.provisioning.take(Claim::Tenant(pu)) else { break };
             flash.chunks.set_usage(chunk, ChunkUse::Tenant);
             self.log_chunks += 1;
@@ -405,7 +410,7 @@ impl Pages {
     /// Whether the log finds no chunk to go on in behind those that it has, and has some that a checkpoint would give back.
     pub(crate) fn is_log_short(&self, flash: &Flash) -> bool {
         let ahead = self.log.spares.len() + self.log.unnamed.len();
-        ahead < LOG_SPARES && Pages::free_chunks(flash) == 0 && self.log_chunks as usize > ahead + 1
+        ahead < LOG_SPARES && Pages::free_chunks(flash) == 0 && self.log_chunks as usize > ahead + self.logs.slots.len()
     }
 
     /// Nothing is at `place` any more that anybody needs.

@@ -74,8 +74,7 @@ impl Pages {
             let at = (self.frontiers(stream).turn + step) % count;
             if let Some(slot) = self.frontiers(stream).slots[at] {
                 let open = self.open[slot].as_ref().expect("a chunk that is written");
-                let has_room = !open.is_full && flash.units.room(open.open) > 0;
-                if has_room && open.next_grain + grains <= self.chunk_grains {
+                if self.has_room_for(flash, open, grains) {
                     self.frontiers(stream).turn = at;
                     return Some(slot);
                 }
@@ -111,18 +110,43 @@ impl Pages {
         None
     }
 
-    /// The chunk for a group of the log of so many grains.
+    /// The chunk for a group of the log of so many grains: that of the group before it until all of that is on media, else that of the other lane.
     fn choose_of_log(&mut self, flash: &mut Flash, grains: u32) -> Option<usize> {
-        if let Some(slot) = self.logs.slots[0] {
-            let open = self.open[slot].as_ref().expect("a chunk that is written");
-            let has_room = !open.is_full && flash.units.room(open.open) > 0;
-            if has_room && open.next_grain + grains <= self.chunk_grains {
+        // What is written again stays in one lane: recoveries that are cut off are to take few chunks.
+        let (lane, lanes) = (self.logs.turn, self.logs.slots.len());
+        let last = self.logs.slots[lane].map(|slot| (slot, self.open[slot].as_ref().expect("a chunk that is written")));
+        if let Some((slot, open)) = last {
+            // What a failed program left goes elsewhere.
+            let is_in_flight = open.failed_at.is_none() && !open.pages.is_empty();
+            if is_in_flight && self.has_room_for(flash, open, grains) {
                 return Some(slot);
             }
-            if self.waits_for_log(flash) {
+            if is_in_flight {
+                self.push_out(flash, slot);
                 return None;
             }
-            self.logs.slots[0] = None;
+        }
+        let steps = if self.log.is_written_again() { 0..=0 } else { 1..=lanes };
+        steps.map(|step| (lane + step) % lanes).find_map(|lane| {
+            let slot = self.open_lane(flash, lane, grains)?;
+            self.logs.turn = lane;
+            Some(slot)
+        })
+    }
+
+    fn has_room_for(&self, flash: &Flash, open: &OpenChunk, grains: u32) -> bool {
+        let is_open = !open.is_full && flash.units.room(open.open) > 0;
+        is_open && open.next_grain + grains <= self.chunk_grains
+    }
+
+    /// The chunk of a lane in which a group of so many grains has room: another one if this one has none, and all that is in it is on media.
+    fn open_lane(&mut self, flash: &mut Flash, lane: usize, grains: u32) -> Option<usize> {
+        if let Some(slot) = self.logs.slots[lane] {
+            let open = self.open[slot].as_ref().expect("a chunk that is written");
+            if self.has_room_for(flash, open, grains) {
+                return Some(slot);
+            }
+            self.logs.slots[lane] = None;
             self.fill_up(flash, slot);
         }
         let chunk = *self.log.spares.front()?;
@@ -130,24 +154,12 @@ impl Pages {
             return None;
         }
         self.log.spares.pop_front();
-        self.log.written = Some(chunk);
+        self.log.go_on_in(lane, chunk, 0, self.chunk_grains / GRAINS_PER_BLOCK);
         let open = flash.units.open(chunk, 0);
         self.chunks.insert(chunk, PageChunk { is_log: true, ..PageChunk::default() });
         let slot = self.add_open(OpenChunk::new(chunk, open, Stream::Log, 0));
-        self.logs.slots[0] = Some(slot);
+        self.logs.slots[lane] = Some(slot);
         Some(slot)
-    }
-
-    /// Whether something of the chunk that the log leaves is not on media: only then the next one follows.
-    fn waits_for_log(&mut self, flash: &mut Flash) -> bool {
-        let Some(place) = self.log.last_in_flight() else { return false };
-        let slot = self.slot_of[&place.chunk(flash.format)];
-        // What a failed program left goes elsewhere.
-        let has_failed = self.open[slot].as_ref().is_some_and(|open| open.failed_at.is_some());
-        if !has_failed {
-            self.push_out(flash, slot);
-        }
-        !has_failed
     }
 
     fn open_chunk(&mut self, flash: &mut Flash, stream: Stream) -> Option<usize> {
@@ -212,6 +224,7 @@ impl Pages {
         let frontiers = self.frontiers(stream);
         match &mut frontiers.heat {
             Some(heat) => heat.put(rest, grains),
+            None if stream == Stream::Log => {}
             None => frontiers.turn += usize::from(has_filled),
         }
         flash.stirred = true;
@@ -630,7 +643,7 @@ impl Pages {
     fn replace(&mut self, flash: &mut Flash, page: InFlight, place: Place) {
         let InFlight { lpid, place: old, owner } = page;
         if let Owner::Group(number) = owner {
-            _ = self.log.move_to(flash.format, self.chunk_grains / GRAINS_PER_BLOCK, number, place);
+            _ = self.log.move_to(flash.format, number, place);
             let known = self.chunks.get_mut(&old.chunk(flash.format)).expect("it is written to");
             known.live -= old.grains();
             return;

@@ -7,6 +7,7 @@
 //! | 3, a page is lost | page number, place (8 each) |
 //! | 4, a session is forgotten | session (16) |
 //! | 5, a chunk was opened for pages | chunk, seal (4 each) |
+//! | 6, a group begins: the first of its records | 1 if all groups before it were on media for good when it was begun (1) |
 
 use crate::place::{COUNT_MAX, Place};
 use crate::request::SessionId;
@@ -72,6 +73,11 @@ pub enum Record {
         /// What ties its blocks to this opening.
         seal: u32,
     },
+    /// A group begins.
+    Begins {
+        /// All groups before it were on media for good.
+        is_secure: bool,
+    },
 }
 
 /// Bytes of the record of changes, without them, and of a change that is not carried.
@@ -82,6 +88,16 @@ pub const CHANGE_BYTES: usize = 16;
 pub const CARRIED_BYTES: usize = CHANGE_BYTES + 12;
 /// Bytes of any other record, at most.
 pub const OTHER_BYTES: usize = 25;
+
+/// Begins a group.
+pub fn begin_group(out: &mut Vec<u8>) {
+    push(out, &Record::Begins { is_secure: false });
+}
+
+/// Has a group say that all groups before it are on media for good.
+pub fn begins_secure(group: &mut [u8]) {
+    group[1] = 1;
+}
 
 /// Begins a record of changes in `out`. Returns where its number of changes stands.
 pub fn begin_changes(out: &mut Vec<u8>, session: SessionId, wsn: u64, digest: u32, is_last: bool) -> usize {
@@ -137,6 +153,7 @@ pub fn push(out: &mut Vec<u8>, record: &Record) {
             out.extend(chunk.0.to_le_bytes());
             out.extend(seal.to_le_bytes());
         }
+        Record::Begins { is_secure } => out.extend([6, u8::from(*is_secure)]),
     }
 }
 
@@ -194,6 +211,7 @@ impl<'a> Fields<'a> {
             3 => Record::Lost { lpid: self.word()?, from: self.place()? },
             4 => Record::Forgotten(SessionId(self.array()?)),
             5 => Record::Opened { chunk: ChunkId(self.half()?), seal: self.half()? },
+            6 => Record::Begins { is_secure: self.byte()? != 0 },
             _ => return None,
         })
     }
@@ -224,6 +242,7 @@ mod tests {
             Record::Lost { lpid: 4, from },
             Record::Forgotten(session),
             Record::Opened { chunk: ChunkId(77), seal: 0x1234_5678 },
+            Record::Begins { is_secure: true },
         ];
         let mut out = Vec::new();
         let at = begin_changes(&mut out, session, 5, 6, true);

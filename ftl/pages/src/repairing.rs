@@ -285,7 +285,11 @@ impl LeftOfLog {
             }
             Record::Moved { lpid, from, to } if counts => self.change(lpid, from, Word::At(to)),
             Record::Lost { lpid, from } if counts => self.change(lpid, from, Word::Lost),
-            Record::Moved { .. } | Record::Lost { .. } | Record::Forgotten(_) | Record::Opened { .. } => {}
+            Record::Moved { .. }
+            | Record::Lost { .. }
+            | Record::Forgotten(_)
+            | Record::Opened { .. }
+            | Record::Begins { .. } => {}
         }
     }
 

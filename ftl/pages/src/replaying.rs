@@ -36,6 +36,7 @@ use openftl_parts::flash::shares::FoundChunk;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::words::Access;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 /// What the log has said.
 #[derive(Default)]
@@ -59,11 +60,13 @@ pub(crate) struct FoundLog {
     needed: Needed,
 }
 
-/// Chunks that the next recovery needs if it cannot read the end of the log, which may be readable this one time. All before the last chunk of the log
-/// is there for good, so only groups from its first one on can be missing then.
+/// What the next recovery needs if it cannot read the end of the log, which may be readable this one time. All before a group is there for good if the
+/// group says so, or if it is the first in its chunk.
 #[derive(Default)]
 struct Needed {
-    /// Those in which pages were before these groups.
+    /// Groups from this one on can be missing then.
+    from: u64,
+    /// Chunks in which pages were before these groups.
     of_pages: BTreeSet<ChunkId>,
     /// Those with the oldest copies of these groups. Newer ones are of recoveries that were cut off, and as uncertain.
     of_log: BTreeSet<ChunkId>,
@@ -237,14 +240,14 @@ pub(crate) fn read(
         let Some(group) = found.pop() else { break };
         last = Last::of(format, &group);
         let FoundGroup { place, records: bytes, version: of_group, .. } = group;
-        if place.grain(format) == 0 {
-            needed = Needed::default();
-        }
-        let oldest = found.iter().find(|other| other.version == of_group);
-        needed.of_log.extend(oldest.map(|oldest| oldest.place.chunk(format)));
         let records = read_records(&bytes);
         let records =
             records.ok_or_else(|| lost(format!("group {number} of the log has something else than records")))?;
+        if place.grain(format) == 0 || records.first() == Some(&Record::Begins { is_secure: true }) {
+            needed = Needed { from: number, ..Needed::default() };
+        }
+        let oldest = found.iter().find(|other| other.version == of_group);
+        needed.of_log.extend(oldest.map(|oldest| oldest.place.chunk(format)));
         hold(ftl, pages, records.iter().flat_map(named_by), clock)?;
         for record in records {
             take_record(ftl, pages, &mut replayed, record, (&mut needed.of_pages, live), clock)?;
@@ -285,13 +288,9 @@ pub(crate) fn take(
     access: Access,
 ) -> BTreeMap<u64, Carried> {
     let FoundLog { carried, placed, groups, open, next_group, needed } = found;
-    let format = ftl.flash.format;
     take_log(ftl, pages, &placed, open, access);
-    // All before the last chunk were on media when that was begun.
     if access != Access::Inspect {
-        let begins = |placed: &&Placed| placed.place.grain(format) == 0;
-        let first = placed.iter().rfind(begins).map_or(0, |placed| placed.number);
-        pages.log.again = groups.into_iter().filter(|(number, ..)| *number >= first).collect();
+        pages.log.again = groups.into_iter().filter(|(number, ..)| *number >= needed.from).collect();
         pages.log.older = needed.of_log.into_iter().collect();
     }
     pages.log.found(placed, next_group);
@@ -323,17 +322,15 @@ pub(crate) fn release_found(ftl: &mut BlockFtl, pages: &mut Pages, needed: &BTre
 /// The chunks of the log are taken over. Those with groups that are needed are written no more.
 fn take_log(ftl: &mut BlockFtl, pages: &mut Pages, placed: &VecDeque<Placed>, open: Option<ChunkId>, access: Access) {
     let (format, chunk_blocks) = (ftl.flash.format, ftl.flash.geometry.blocks_per_chunk);
-    // In the order of their groups.
-    let mut chunks: Vec<(ChunkId, u32, u32)> = Vec::new();
+    let mut blocks_of: BTreeMap<ChunkId, Range<u32>> = BTreeMap::new();
     let mut live: BTreeMap<ChunkId, u32> = open.into_iter().map(|chunk| (chunk, 0)).collect();
     for Placed { place, .. } in placed {
         let (chunk, blocks) = (place.chunk(format), place.blocks(format));
         *live.entry(chunk).or_default() += place.grains();
-        match chunks.last_mut() {
-            Some((last, _, end)) if *last == chunk => *end = blocks.end,
-            _ => chunks.push((chunk, blocks.start, blocks.end)),
-        }
+        let known = blocks_of.entry(chunk).or_insert_with(|| blocks.clone());
+        *known = known.start.min(blocks.start)..known.end.max(blocks.end);
     }
+    pages.log.found_to_take(blocks_of.values().map(|blocks| u64::from(blocks.end - blocks.start)).sum());
     for (chunk, live) in live {
         let Some(found) = pages.coming_and_going.take(&mut ftl.flash, chunk) else { continue };
         pages.log_chunks += 1;
@@ -346,13 +343,11 @@ fn take_log(ftl: &mut BlockFtl, pages: &mut Pages, placed: &VecDeque<Placed>, op
         if live == 0 {
             // It goes on there.
             pages.logs.slots[0] = Some(slot);
-            pages.log.written = Some(chunk);
-            chunks.push((chunk, found.write_pointer, found.write_pointer));
+            pages.log.go_on_in(0, chunk, found.write_pointer, chunk_blocks);
         } else {
             pages.fill_up(&mut ftl.flash, slot);
         }
     }
-    pages.log.found_in(&chunks, chunk_blocks);
 }
 
 /// Pages that a record names. A batch may be of several records, and counts when the last one is there.
@@ -360,7 +355,7 @@ fn named_by(record: &Record) -> Vec<u64> {
     match record {
         Record::Changes { puts, .. } => puts.iter().map(|(lpid, _)| *lpid).collect(),
         Record::Moved { lpid, .. } | Record::Lost { lpid, .. } => vec![*lpid],
-        Record::Forgotten(_) | Record::Opened { .. } => Vec::new(),
+        Record::Forgotten(_) | Record::Opened { .. } | Record::Begins { .. } => Vec::new(),
     }
 }
 
@@ -428,6 +423,7 @@ fn take_record(
                 ftl.flash.seals.restore(chunk, seal);
             }
         }
+        Record::Begins { .. } => {}
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! How many bytes of pages there is room for on a device.
 
 use crate::layout::{LOG_CHUNKS_MAX, LOG_STEP, Layout};
+use crate::log::LANES_MAX;
 use crate::place::{GRAIN_BYTES, GRAINS_PER_BLOCK, HEADER_BYTES, PAGE_BYTES_MAX, grains_of};
 use crate::tenancy::note;
 use openftl_core::units::{ByteSize, Share};
@@ -23,12 +24,15 @@ const SLOTS_MIN: u64 = 64;
 /// Of so many chunks one is written by hosts at a time, and one by what moves.
 const CHUNKS_PER_HOST_CHUNK: u32 = 8;
 const CHUNKS_PER_MOVE_CHUNK: u32 = 24;
+/// The same for each lane of the log.
+const CHUNKS_PER_LANE: u32 = 32;
 
 /// The log has at least as many blocks as so many chunks.
 const LOG_CHUNKS_MIN: u32 = 2;
 
 /// The smallest that there can be.
-pub(crate) const LEAST: Layout = Layout { log_blocks: LOG_STEP, slots: 1, host_chunks: 1, move_chunks: 1 };
+pub(crate) const LEAST: Layout =
+    Layout { log_blocks: LOG_STEP, log_lanes: 1, slots: 1, host_chunks: 1, move_chunks: 1 };
 
 /// The longest page of a drive: a quarter of a chunk, so that little of a chunk is left behind the last one.
 pub(crate) fn page_bytes_max(geometry: &Geometry) -> u32 {
@@ -65,17 +69,20 @@ pub(crate) fn pages_for(
             .clamp(64, (1 << 18).min(LOG_CHUNKS_MAX as u32 / 2 * geometry.blocks_per_chunk))
             .next_multiple_of(LOG_STEP);
         let slots = (u64::from(share) * chunk_bytes / BYTES_PER_SLOT).max(SLOTS_MIN) as u32;
-        let layout = Layout { log_blocks: log, slots, host_chunks, move_chunks };
+        let lanes_max =
+            (LANES_MAX as u32).min(geometry.pus()).min(open_max.saturating_sub(host_chunks + move_chunks)).max(1);
+        let log_lanes = (share / CHUNKS_PER_LANE).clamp(1, lanes_max);
+        let layout = Layout { log_blocks: log, log_lanes, slots, host_chunks, move_chunks };
         let config = config.clone().beside(note(&layout), layout.area_blocks());
         let plan = Plan::new(geometry, &config);
         let left = plan.as_ref().map_or(0, |plan| shares(good, plan).iter().sum::<u32>());
         let kept = layout.kept_chunks(geometry.blocks_per_chunk);
         if left >= share && left > kept {
             let plan = plan?;
-            if plan.open_tenant_chunks < host_chunks + move_chunks + 1 {
+            if plan.open_tenant_chunks < layout.written_chunks() {
                 let text = format!(
                     "a store of pages writes {} chunks side by side, and the device lets it have {} open",
-                    host_chunks + move_chunks + 1,
+                    layout.written_chunks(),
                     plan.open_tenant_chunks
                 );
                 return Err(OpenError::Tenant { text, is_lost: false });

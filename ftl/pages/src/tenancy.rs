@@ -2,12 +2,13 @@
 
 use crate::demand_index::READS_MAX;
 use crate::layout::{LOG_STEP, Layout, SESSION_BLOCKS};
-use crate::log::Log;
+use crate::log::{LANES_MAX, Log};
 use crate::pages::{Frontiers, Pages};
 use crate::place::GRAINS_PER_BLOCK;
 use crate::reading::{OF_LOG, OF_VICTIM};
 use openftl_core::{ChunkId, Geometry};
 use openftl_media::Completion;
+use openftl_parts::cleaning::victim::VictimPolicy;
 use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::reads::ReadId;
@@ -23,7 +24,8 @@ use std::ops::Range;
 pub(crate) fn note(layout: &Layout) -> TenantNote {
     let words = [layout.log_blocks / LOG_STEP, layout.host_chunks, layout.move_chunks];
     let words = words.map(|word| u16::try_from(word).expect("a layout has small numbers"));
-    TenantNote { kind: TenantNote::PAGES, words, more: 0 }
+    let more = if layout.log_lanes > 1 { TenantNote::LOG_IN_TURNS } else { 0 };
+    TenantNote { kind: TenantNote::PAGES, words, more }
 }
 
 /// The layout that a superblock describes, of a drive with an area of so many blocks.
@@ -32,7 +34,8 @@ fn described(note: TenantNote, area_blocks: u32) -> Option<Layout> {
     let log_blocks = log * LOG_STEP;
     let slots = area_blocks.checked_sub(1 + SESSION_BLOCKS)?;
     let is_possible = log > 0 && slots > 0 && host_chunks > 0 && move_chunks > 0;
-    is_possible.then_some(Layout { log_blocks, slots, host_chunks, move_chunks })
+    let log_lanes = if note.more & TenantNote::LOG_IN_TURNS == 0 { 1 } else { LANES_MAX as u32 };
+    is_possible.then_some(Layout { log_blocks, log_lanes, slots, host_chunks, move_chunks })
 }
 
 impl Tenant for Pages {
@@ -43,6 +46,7 @@ impl Tenant for Pages {
         };
         let frontiers = |count| Frontiers::new(count, self.victim, self.chunk_grains);
         (self.host, self.moves) = (frontiers(layout.host_chunks), frontiers(layout.move_chunks));
+        self.logs = Frontiers::new(layout.log_lanes, VictimPolicy::Greedy, self.chunk_grains);
         self.log = Log::new(layout.log_blocks, self.page_bytes_max);
         self.cross_blocks = config.tenant.more & TenantNote::WHOLE_BLOCKS == 0;
         self.layout = layout;
@@ -55,7 +59,7 @@ impl Tenant for Pages {
     }
 
     fn frames_needed(&self, geometry: &Geometry) -> usize {
-        let chunks = (self.layout.host_chunks + self.layout.move_chunks + 1) as usize;
+        let chunks = self.layout.written_chunks() as usize;
         // On each of them a unit that fills, one behind it, and what cannot be read yet.
         let stuck = chunks * (2 * self.unit_blocks + geometry.mw_cunits) as usize;
         let leaves = if self.leaf_reads.has_frames { READS_MAX } else { 0 };
