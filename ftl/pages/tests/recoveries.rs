@@ -2,6 +2,7 @@
 
 use openftl_parts::{Access, Config};
 use openftl_sim::devices::plain_and_paired;
+use openftl_sim::fate::Fates;
 use openftl_sim::page_world::PageWorld;
 use openftl_sim::played::Played;
 use openftl_sim::step::Moment;
@@ -62,4 +63,49 @@ fn recoveries_that_are_cut_off_do_not_use_up_the_chunks_of_a_store() {
         println!("{}: {cuts} recoveries cut off, {most} in a row, in the end after {events} events", profile.name);
         assert_eq!(most, CUTS as usize);
     }
+}
+
+/// Chunks of each parallel unit of a store whose log has two lanes.
+const CHUNKS_OF_LANES: u32 = 64;
+
+/// What a power cut leaves of the last groups of the log may be readable once. What a recovery has found of it, and shown, is there after the next cut,
+/// too; and one that ended sees to that before anybody can ask.
+#[test]
+fn what_a_recovery_has_found_is_there_after_the_next_power_cut() {
+    let (mut fading, mut cuts) = (0, 0);
+    for profile in plain_and_paired() {
+        for fate in 0..24 {
+            for events in (1 + u64::from(fate) % 4..).step_by(4) {
+                let mut world = PageWorld::new(profile.clone(), Config::default(), CHUNKS_OF_LANES, 1);
+                let wire = world.wire.clone();
+                let is_cut = wire.cut_after(events, || {
+                    for round in 0..8 {
+                        // One after the other, and several that are under way at a time.
+                        for session in 0..3 {
+                            world.stage(session, 11 * round + 3 * session as u64, 4, round % 4, false);
+                            world.commit(session, true);
+                        }
+                        if round % 2 == 0 {
+                            world.settle();
+                        }
+                    }
+                    world.settle();
+                });
+                if !is_cut {
+                    break;
+                }
+                cuts += 1;
+                let states = world.power_cut_at(Moment { fates: Some(Fates(fate)), ..Moment::NOW });
+                fading += states.programs_fading;
+                for what in ["once", "twice", "three times"] {
+                    let recovered = world.recover();
+                    recovered.unwrap_or_else(|error| panic!("{}, {events}, {fate}, {what}: {error}", profile.name));
+                    world.verify_all();
+                    world.power_cut_at(Moment::NOW);
+                }
+            }
+        }
+    }
+    println!("{cuts} power cuts, {fading} of which left something readable once");
+    assert!(fading > 100, "{fading} of {cuts}");
 }
