@@ -19,12 +19,15 @@ use crate::reading::OF_VICTIM;
 use crate::record::Record;
 use crate::victim::{Victim, Window};
 use openftl_core::checksum::crc32c;
-use openftl_core::{BLOCK_BYTES, ChunkId, Frame};
+use openftl_core::{BLOCK_BYTES, ChunkId, Frame, VECTOR_BLOCKS_MAX};
 use openftl_media::Completion;
 use openftl_parts::cleaning::victim::{Candidate, VictimPolicy};
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::reads::ReadId;
 use std::collections::BTreeMap;
+
+/// Blocks of a victim that are read at a time, unless a page is longer: hosts that read from its parallel unit, or write there, wait for no more.
+const WINDOW_BLOCKS: u32 = VECTOR_BLOCKS_MAX as u32;
 
 impl Pages {
     /// Goes on with cleaning. Returns whether anything was done.
@@ -147,6 +150,7 @@ impl Pages {
                 grain: 0,
                 slack_grains_left,
                 window: None,
+                wanted_blocks: 0,
                 refused_grains: None,
                 left_from: 0,
             });
@@ -173,7 +177,9 @@ impl Pages {
         let victim = self.cleaning.at.as_ref().expect("a chunk is cleaned");
         let (chunk, first) = (victim.chunk, victim.grain / GRAINS_PER_BLOCK);
         let chunk_blocks = self.chunk_grains / GRAINS_PER_BLOCK;
-        let count = (chunk_blocks - first).min(self.page_blocks_max().max(self.unit_blocks as usize) as u32);
+        let victim = self.cleaning.at.as_ref().expect("a chunk is cleaned");
+        let usual = WINDOW_BLOCKS.min(self.page_blocks_max().max(self.unit_blocks as usize) as u32);
+        let count = (chunk_blocks - first).min(victim.wanted_blocks.max(usual));
         let Some(frames) = self.take_frames(flash, count as usize, true) else { return false };
         let blocks: Vec<(u32, Frame)> = (first..).zip(frames.iter().copied()).collect();
         let commands = self.fetch(flash, chunk, &blocks, OF_VICTIM);
@@ -244,8 +250,9 @@ impl Pages {
         let window = victim.window.as_ref().expect("it was read");
         let is_held = victim.held.contains_key(&place);
         let is_live = of_map || is_held;
-        if is_live && blocks.end > end && block > first {
+        if is_live && blocks.end > end && end < self.chunk_grains / GRAINS_PER_BLOCK {
             // All of it in one window.
+            self.cleaning.at.as_mut().expect("a chunk is cleaned").wanted_blocks = blocks.end - block;
             self.leave_window(flash);
             return true;
         }
@@ -284,7 +291,7 @@ impl Pages {
             }
         }
         let victim = self.cleaning.at.as_mut().expect("a chunk is cleaned");
-        (victim.grain, victim.refused_grains) = (behind, None);
+        (victim.grain, victim.wanted_blocks, victim.refused_grains) = (behind, 0, None);
         true
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Victim {
     /// Grains that may be left of blocks so that its pages do not cross them.
     pub slack_grains_left: u32,
     pub window: Option<Window>,
+    /// Blocks of the page that is to move next, if it is longer than what was read.
+    pub wanted_blocks: u32,
     /// Grains of the page that is to move next, if it has found no room.
     pub refused_grains: Option<u32>,
     /// All of it was looked at, and pages are left: the number from which on the map is looked through for them.
