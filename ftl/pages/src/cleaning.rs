@@ -6,6 +6,9 @@
 //!      └── chosen while free chunks are few        erased ◀── the log says so, for good ◀────────┘
 //! ```
 //!
+//! Unless a host has no room, no page moves while one that has moved is being programmed: what hosts write and read at the parallel unit waits for one
+//! unit then, and not for all that was read of a victim. For the same reason that is little at a time.
+//!
 //! Pages are found by their headers, one behind the other; blocks say where the first page begins in them, so that a block that is lost costs the
 //! pages that reach into it, and no others.
 
@@ -160,7 +163,8 @@ impl Pages {
             None if victim.grain >= self.chunk_grains || self.chunks[&victim.chunk].live == 0 => self.end_victim(flash),
             None => self.read_window(flash),
             Some(window) if window.commands > 0 => false,
-            Some(_) if self.moves_are_under_way(flash) => false,
+            // A host that has no room waits for all of this.
+            Some(_) if !self.lacks_room && self.moves_are_under_way(flash) => false,
             Some(_) => self.take_window(flash),
         }
     }
