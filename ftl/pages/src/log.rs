@@ -250,15 +250,19 @@ impl Log {
         count.checked_sub(1).map(|at| self.placed[at].last)
     }
 
+    /// Chunks that it goes on in: those of its lanes, and those behind them.
+    pub fn ahead(&self) -> impl Iterator<Item = ChunkId> + '_ {
+        let written = self.lanes.iter().filter_map(|lane| lane.chunk);
+        written.chain(self.spares.iter().chain(&self.unnamed).copied())
+    }
+
     /// Chunks that it may be in when all groups before `group` are not needed any more.
     #[must_use]
     pub fn chunks(&self, format: AddressFormat, group: u64) -> Vec<ChunkId> {
         let needed =
             self.placed.iter().filter(|placed| placed.number >= group).map(|placed| placed.place.chunk(format));
         let left = self.left.iter().map(|place| place.chunk(format)).chain(self.older.iter().copied());
-        let ahead = self.spares.iter().chain(&self.unnamed).copied();
-        let written = self.lanes.iter().filter_map(|lane| lane.chunk);
-        let mut chunks: Vec<ChunkId> = needed.chain(left).chain(written).chain(ahead).collect();
+        let mut chunks: Vec<ChunkId> = needed.chain(left).chain(self.ahead()).collect();
         chunks.sort_unstable();
         chunks.dedup();
         chunks

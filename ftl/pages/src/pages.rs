@@ -393,11 +393,10 @@ impl Pages {
     /// Takes chunks that the log is to go on in, if it lacks any and there are some. Returns whether some are not named by the anchor.
     pub(crate) fn take_spares(&mut self, flash: &mut Flash) -> bool {
         while self.log.spares.len() + self.log.unnamed.len() < LOG_SPARES {
-            // On other parallel units than those that it is in, so that its lanes are on different ones.
-            let own = || self.chunks.iter().filter(|(_, known)| known.is_log).map(|(chunk, _)| chunk);
-            let own = || own().chain(&self.log.spares).chain(&self.log.unnamed).map(|chunk| flash.format.pu_of(*chunk));
+            // On other parallel units than those that it writes to, so that its lanes are on different ones.
+            let is_its = |pu: PuId| self.log.ahead().any(|chunk| flash.format.pu_of(chunk) == pu);
             let free = |pu: PuId| flash.provisioning.tenant_chunks_on_pu(pu);
-            let best = |pu: &PuId| (free(*pu) > 0, !own().any(|own| own == *pu), free(*pu));
+            let best = |pu: &PuId| (free(*pu) > 0, !is_its(*pu), free(*pu));
             let Some(pu) = flash.geometry.pu_ids().max_by_key(best) else { break };
             let Some(chunk) = flash.provisioning.take(Claim::Tenant(pu)) else { break };
             flash.chunks.set_usage(chunk, ChunkUse::Tenant);

@@ -6,7 +6,7 @@
 //!
 //! | behind the missing group | then that group |
 //! |---|---|
-//! | another one in another chunk, before which all can be read there | was there for good: a chunk is begun when all of the one before it is |
+//! | another one in another chunk, before which all can be read there | was there for good: a group goes to another chunk when all before it is |
 //! | another one, and a block between them that is farther from it than a program which is cut off can damage | the same |
 //! | nothing, but the anchor counts it among those that were there for good | the same |
 //! | another one that is nearer | may never have been there for good |
