@@ -164,7 +164,8 @@ fn every_power_cut_leaves_whole_transactions_and_all_that_are_durable() {
 fn every_power_cut_leaves_databases_of_one_transaction_agreeing() {
     let profile = Profile::builtin("tiny").unwrap();
     let mut cuts = 0;
-    for (journal, synchronous) in [("delete", "FULL"), ("truncate", "OFF"), ("persist", "NORMAL")] {
+    let modes = [("delete", "FULL"), ("truncate", "OFF"), ("persist", "NORMAL"), ("delete", "NORMAL")];
+    for (journal, synchronous) in modes {
         cuts += play(Mode { journal, synchronous, compress: "none", has_two: true }, &profile);
     }
     println!("{cuts} states after a power cut");
