@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Unless a host has no room, no page moves while one that has moved is being programmed: what hosts write and read at the parallel unit waits for one
-//! unit then, and not for all that was read of a victim. For the same reason that is little at a time.
+//! unit then, and not for all that was read of a victim. For the same reason little is read of it at a time.
 //!
 //! Pages are found by their headers, one behind the other; blocks say where the first page begins in them, so that a block that is lost costs the
 //! pages that reach into it, and no others.
@@ -90,13 +90,8 @@ impl Pages {
 
     /// Whether a page of so many grains has room in an open chunk of these.
     fn have_room(&self, flash: &Flash, frontiers: &Frontiers, grains: u32) -> bool {
-        let has_room = |slot: &usize| {
-            self.open[*slot].as_ref().is_some_and(|open| {
-                let is_open = !open.is_full && flash.units.room(open.open) > 0;
-                is_open && open.next_grain + grains <= self.chunk_grains
-            })
-        };
-        frontiers.slots.iter().flatten().any(has_room)
+        let mut open = frontiers.slots.iter().flatten().filter_map(|slot| self.open[*slot].as_ref());
+        open.any(|open| self.has_room_for(flash, open, grains))
     }
 
     /// Whether pages that were put already will get no place: those that the log has with their bytes, or that a failed program left. No chunk is

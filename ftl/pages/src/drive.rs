@@ -176,7 +176,7 @@ impl PageFtl {
     /// Frames that are to be free for pages that are put: those of units that fill, and of the longest page.
     #[must_use]
     pub fn frames_to_put(&self) -> usize {
-        let chunks = self.pages.layout.written_chunks() as usize;
+        let chunks = (self.pages.layout.host_chunks + self.pages.layout.move_chunks) as usize;
         chunks * self.pages.unit_blocks as usize + self.pages.page_blocks_max()
     }
 

@@ -39,6 +39,9 @@ const LOG_CHUNKS_MORE: u32 = 1 + LOG_SPARES as u32;
 /// The same for each of its lanes: the one of which a part is needed, and one that was left by a power cut.
 const LOG_CHUNKS_OF_LANE: u32 = 2;
 
+/// The same for each lane but the first: one that its share of the blocks fills in part.
+const LOG_CHUNKS_OF_SECOND_LANE: u32 = 1;
+
 /// Chunks that the anchor names before the log goes on in them.
 pub const LOG_SPARES: usize = 2;
 
@@ -76,8 +79,8 @@ impl Layout {
     /// Chunks of so many blocks that the log may have.
     #[must_use]
     pub fn log_chunks(&self, chunk_blocks: u32) -> u32 {
-        // Blocks are divided among lanes in any way.
-        self.log_blocks.div_ceil(chunk_blocks) + LOG_CHUNKS_MORE + self.log_lanes * (1 + LOG_CHUNKS_OF_LANE) - 1
+        let of_lanes = self.log_lanes * LOG_CHUNKS_OF_LANE + (self.log_lanes - 1) * LOG_CHUNKS_OF_SECOND_LANE;
+        self.log_blocks.div_ceil(chunk_blocks) + LOG_CHUNKS_MORE + of_lanes
     }
 
     /// Chunks of so many blocks that no page counts on: open ones, those that moving pages and the log may need, and those that leave.

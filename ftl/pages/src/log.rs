@@ -3,7 +3,7 @@
 //! ```text
 //!   chunk   [ ▓5 ▓7 ▓8 ]  [ ▓10 ▓12 ▓13 ── ]
 //!   chunk   [ ▓6 ▓9 ]     [ ▓11 ▓14 ── ]
-//!                 ▲ the anchor: all before 9 is in the leaves
+//!                ▲ the anchor: all before 9 is in the leaves
 //! ```
 //!
 //! A group is written as a page is: it has a header of that kind, with its number, lies in one chunk, and is put elsewhere if a program fails.
@@ -71,7 +71,7 @@ pub struct Log {
     group_bytes_max: usize,
     /// Blocks that groups have taken, and those left over in chunks that are written no more.
     pub head: u64,
-    /// What this was when the oldest group began that is needed.
+    /// What `head` was when the oldest group began that is needed.
     pub tail: u64,
     lanes: [Lane; LANES_MAX],
     /// The number of the next group.
@@ -150,7 +150,7 @@ impl Log {
     #[must_use]
     pub fn describe(&self) -> String {
         format!(
-            "log of {} blocks from {} to {}, {} groups, the last in {:?}, {} again, {} left, spares {:?}, not named {:?}",
+            "log of {} blocks from {} to {}, {} groups, lanes {:?}, {} again, {} left, spares {:?}, not named {:?}",
             self.blocks,
             self.tail,
             self.head,

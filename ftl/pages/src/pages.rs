@@ -177,10 +177,15 @@ pub(crate) struct Frontiers {
 }
 
 impl Frontiers {
+    /// Those that take turns.
+    pub(crate) fn in_turn(count: u32) -> Frontiers {
+        Frontiers { slots: vec![None; count as usize], turn: 0, heat: None }
+    }
+
     pub(crate) fn new(count: u32, victim: VictimPolicy, chunk_grains: u32) -> Frontiers {
         let has_heat = victim == VictimPolicy::MinimumDecliningCost && count > 1;
         let heat = has_heat.then(|| Heat::new(count as usize, chunk_grains));
-        Frontiers { slots: vec![None; count as usize], turn: 0, heat }
+        Frontiers { heat, ..Frontiers::in_turn(count) }
     }
 }
 
@@ -212,7 +217,7 @@ impl Pages {
             slot_of: BTreeMap::new(),
             host: Frontiers::new(layout.host_chunks, victim, chunk_grains),
             moves: Frontiers::new(layout.move_chunks, victim, chunk_grains),
-            logs: Frontiers::new(layout.log_lanes, VictimPolicy::Greedy, chunk_grains),
+            logs: Frontiers::in_turn(layout.log_lanes),
             queue: Queue::default(),
             opened: Vec::new(),
             logged: 0,
@@ -409,7 +414,8 @@ impl Pages {
     /// Whether the log finds no chunk to go on in behind those that it has, and has some that a checkpoint would give back.
     pub(crate) fn is_log_short(&self, flash: &Flash) -> bool {
         let ahead = self.log.spares.len() + self.log.unnamed.len();
-        ahead < LOG_SPARES && Pages::free_chunks(flash) == 0 && self.log_chunks as usize > ahead + self.logs.slots.len()
+        let written = self.logs.slots.iter().flatten().count();
+        ahead < LOG_SPARES && Pages::free_chunks(flash) == 0 && self.log_chunks as usize > ahead + written.max(1)
     }
 
     /// Nothing is at `place` any more that anybody needs.

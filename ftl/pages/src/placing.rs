@@ -112,7 +112,6 @@ impl Pages {
 
     /// The chunk for a group of the log of so many grains: that of the group before it until all of that is on media, else that of the other lane.
     fn choose_of_log(&mut self, flash: &mut Flash, grains: u32) -> Option<usize> {
-        // What is written again stays in one lane: recoveries that are cut off are to take few chunks.
         let (lane, lanes) = (self.logs.turn, self.logs.slots.len());
         let last = self.logs.slots[lane].map(|slot| (slot, self.open[slot].as_ref().expect("a chunk that is written")));
         if let Some((slot, open)) = last {
@@ -126,6 +125,7 @@ impl Pages {
                 return None;
             }
         }
+        // What is written again stays in one lane: recoveries that are cut off are to take few chunks.
         let steps = if self.log.is_written_again() { 0..=0 } else { 1..=lanes };
         steps.map(|step| (lane + step) % lanes).find_map(|lane| {
             let slot = self.open_lane(flash, lane, grains)?;
@@ -134,7 +134,8 @@ impl Pages {
         })
     }
 
-    fn has_room_for(&self, flash: &Flash, open: &OpenChunk, grains: u32) -> bool {
+    /// Whether a page or group of so many grains has room in a chunk.
+    pub(crate) fn has_room_for(&self, flash: &Flash, open: &OpenChunk, grains: u32) -> bool {
         let is_open = !open.is_full && flash.units.room(open.open) > 0;
         is_open && open.next_grain + grains <= self.chunk_grains
     }
@@ -224,6 +225,7 @@ impl Pages {
         let frontiers = self.frontiers(stream);
         match &mut frontiers.heat {
             Some(heat) => heat.put(rest, grains),
+            // Its lanes take turns group by group.
             None if stream == Stream::Log => {}
             None => frontiers.turn += usize::from(has_filled),
         }

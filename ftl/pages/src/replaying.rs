@@ -327,7 +327,7 @@ fn take_log(ftl: &mut BlockFtl, pages: &mut Pages, placed: &VecDeque<Placed>, op
     for Placed { place, .. } in placed {
         let (chunk, blocks) = (place.chunk(format), place.blocks(format));
         *live.entry(chunk).or_default() += place.grains();
-        let known = blocks_of.entry(chunk).or_insert_with(|| blocks.clone());
+        let known = blocks_of.entry(chunk).or_insert(blocks.start..blocks.end);
         *known = known.start.min(blocks.start)..known.end.max(blocks.end);
     }
     pages.log.found_to_take(blocks_of.values().map(|blocks| u64::from(blocks.end - blocks.start)).sum());

@@ -8,7 +8,6 @@ use crate::place::GRAINS_PER_BLOCK;
 use crate::reading::{OF_LOG, OF_VICTIM};
 use openftl_core::{ChunkId, Geometry};
 use openftl_media::Completion;
-use openftl_parts::cleaning::victim::VictimPolicy;
 use openftl_parts::config::Config;
 use openftl_parts::flash::Flash;
 use openftl_parts::flash::reads::ReadId;
@@ -24,7 +23,7 @@ use std::ops::Range;
 pub(crate) fn note(layout: &Layout) -> TenantNote {
     let words = [layout.log_blocks / LOG_STEP, layout.host_chunks, layout.move_chunks];
     let words = words.map(|word| u16::try_from(word).expect("a layout has small numbers"));
-    let more = if layout.log_lanes > 1 { TenantNote::LOG_IN_TURNS } else { 0 };
+    let more = if layout.log_lanes > 1 { TenantNote::TWO_LANES } else { 0 };
     TenantNote { kind: TenantNote::PAGES, words, more }
 }
 
@@ -34,7 +33,7 @@ fn described(note: TenantNote, area_blocks: u32) -> Option<Layout> {
     let log_blocks = log * LOG_STEP;
     let slots = area_blocks.checked_sub(1 + SESSION_BLOCKS)?;
     let is_possible = log > 0 && slots > 0 && host_chunks > 0 && move_chunks > 0;
-    let log_lanes = if note.more & TenantNote::LOG_IN_TURNS == 0 { 1 } else { LANES_MAX as u32 };
+    let log_lanes = if note.more & TenantNote::TWO_LANES == 0 { 1 } else { LANES_MAX as u32 };
     is_possible.then_some(Layout { log_blocks, log_lanes, slots, host_chunks, move_chunks })
 }
 
@@ -46,7 +45,7 @@ impl Tenant for Pages {
         };
         let frontiers = |count| Frontiers::new(count, self.victim, self.chunk_grains);
         (self.host, self.moves) = (frontiers(layout.host_chunks), frontiers(layout.move_chunks));
-        self.logs = Frontiers::new(layout.log_lanes, VictimPolicy::Greedy, self.chunk_grains);
+        self.logs = Frontiers::in_turn(layout.log_lanes);
         self.log = Log::new(layout.log_blocks, self.page_bytes_max);
         self.cross_blocks = config.tenant.more & TenantNote::WHOLE_BLOCKS == 0;
         self.layout = layout;

@@ -76,7 +76,7 @@ fn what_a_recovery_has_found_is_there_after_the_next_power_cut() {
     for profile in plain_and_paired() {
         for fate in 0..24 {
             for events in (1 + u64::from(fate) % 4..).step_by(4) {
-                let mut world = PageWorld::new(profile.clone(), Config::default(), CHUNKS_OF_LANES, 1);
+                let mut world = PageWorld::new(profile.clone(), Config::default(), CHUNKS_OF_LANES, u64::from(fate));
                 let wire = world.wire.clone();
                 let is_cut = wire.cut_after(events, || {
                     for round in 0..8 {

@@ -1,6 +1,7 @@
 //! What a host may ask, and what it may not.
 
 use openftl_core::{BLOCK_BYTES, Clock, Nanos, Time};
+use openftl_media::Media;
 use openftl_pages::{
     Change, GRAIN_BYTES, PageFacts, Session, SessionId, StoreError, StoreRequest, StoreTarget, WINDOW,
 };
@@ -444,4 +445,22 @@ fn a_session_that_is_closed_leaves_nothing_and_a_forgotten_one_begins_anew() {
     assert_eq!(world.ftl().open_session(SessionId([1; 16])).unwrap().1, 0);
     world.clean_restart_alone();
     assert_eq!(world.ftl().open_session(SessionId([1; 16])).unwrap().1, 0);
+}
+
+/// All groups of the log were in one chunk, so that each durable batch stood behind the program of the one before it.
+#[test]
+fn durable_batches_that_follow_each_other_go_to_different_parallel_units_where_there_is_room() {
+    for (chunks, takes_turns) in [(64, true), (28, false)] {
+        let mut world = world(chunks);
+        for round in 0..6 {
+            world.stage(0, 5 * round, 2, 0, false);
+            world.commit(0, true);
+            world.settle();
+        }
+        let format = world.wire.geometry().format();
+        let places = world.ftl().log_places();
+        let units: Vec<_> = places.iter().map(|group| format.pu_of(format.chunk_of(group[0]))).collect();
+        assert!(units.len() >= 6, "{units:?}");
+        assert!(units.windows(2).all(|pair| (pair[0] != pair[1]) == takes_turns), "{chunks} chunks: {units:?}");
+    }
 }

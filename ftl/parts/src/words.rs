@@ -267,8 +267,8 @@ impl TenantNote {
     /// The same of a store of pages: its index may take so much of the memory only ([`Config::map_memory`](crate::config::Config::map_memory)).
     pub const INDEX_ON_MEDIA: u8 = 8;
 
-    /// The same: its log is written in two chunks in turn.
-    pub const LOG_IN_TURNS: u8 = 16;
+    /// The same: its log has two lanes.
+    pub const TWO_LANES: u8 = 16;
 
     /// Which tenant it is, whatever else its kind says.
     #[must_use]

@@ -490,8 +490,12 @@ impl<S: Read + Write> Client<S> {
         Ended { tag, completion: zerocopy::transmute!(entry), data, received, intact }
     }
 
-    /// Sends what is in line, or as much of it as the stream takes before there is something to read.
-    fn send(&mut self) -> Result<(), ClientError> {
+    /// Sends what is in line, or as much of it as the stream takes before there is something to read. Waiting for the end of a command does so, too;
+    /// this alone answers nothing that the controller asks.
+    ///
+    /// # Errors
+    /// What ended the connection.
+    pub fn send(&mut self) -> Result<(), ClientError> {
         if self.output.is_empty() {
             return Ok(());
         }
