@@ -87,8 +87,12 @@ impl Member {
     /// Waits until the server has asked for the data of so many commands.
     fn until_asked_for(&self, commands: usize) {
         let mut asked = [0; 16 * R2T_BYTES];
-        let of = |asked: &[u8]| asked.chunks_exact(R2T_BYTES).map(|pdu| [pdu[8], pdu[9]]).collect::<BTreeSet<_>>();
-        while of(&asked[..self.queue.raw.peek(&mut asked).unwrap()]).len() < commands {
+        loop {
+            let bytes = self.queue.raw.peek(&mut asked).unwrap();
+            let of: BTreeSet<&[u8]> = asked[..bytes].chunks_exact(R2T_BYTES).map(|pdu| &pdu[8..10]).collect();
+            if of.len() >= commands {
+                return;
+            }
             std::thread::yield_now();
         }
     }
