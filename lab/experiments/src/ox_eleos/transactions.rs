@@ -284,7 +284,6 @@ mod tests {
             let flash = Flash { nand: COSMOS, capacity: FULL.capacity, seed };
             let measured = measured(Way::compressed_by("lz4"), flash, FULL.ballast).expect("it comes to its end");
             let (rate, p99) = (measured.commits_per_second(), measured.milliseconds(0.99));
-            println!("seed {seed}: {rate:.0} commits a second, p99 {p99:.2} ms");
             assert!(rate > 750.0, "seed {seed}: {rate:.0} commits a second");
             assert!(p99 < 7.0, "seed {seed}: p99 {p99:.2} ms");
         }
