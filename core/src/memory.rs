@@ -3,6 +3,7 @@
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use std::alloc::Layout;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -90,6 +91,43 @@ impl Drop for Mapping {
     }
 }
 
+/// A table of numbers of 32 bits, as large as a map of a drive, whose length never changes. In small pages of memory
+/// nearly every access to it would miss the TLB.
+#[derive(Debug)]
+pub struct Words {
+    memory: Mapping,
+    len: usize,
+}
+
+impl Words {
+    /// `len` zeroes.
+    ///
+    /// # Errors
+    /// If the system has no memory left.
+    pub fn zeroes(len: usize) -> Result<Words, Errno> {
+        let bytes = len.checked_mul(size_of::<u32>()).ok_or(Errno::NOMEM)?;
+        Ok(Words { memory: Mapping::new(bytes.max(size_of::<u32>()))?, len })
+    }
+}
+
+impl Deref for Words {
+    type Target = [u32];
+
+    #[inline]
+    fn deref(&self) -> &[u32] {
+        // SAFETY: the mapping has `len` words, aligned to a cache line at least and zeroed at first, and is borrowed with `self`.
+        unsafe { std::slice::from_raw_parts(self.memory.base().cast().as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Words {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u32] {
+        // SAFETY: as above, and nobody else has the mapping.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.base().cast().as_ptr(), self.len) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,5 +145,16 @@ mod tests {
                 assert_eq!(*last, 7);
             }
         }
+    }
+
+    #[test]
+    fn words_of_any_number_are_zero_and_may_all_be_changed() {
+        for len in [0, 1, 1000, HUGE_PAGE_BYTES / 4 + 1] {
+            let mut words = Words::zeroes(len).unwrap();
+            assert!(words.len() == len && words.iter().all(|word| *word == 0));
+            words.fill(7);
+            assert!(words.iter().all(|word| *word == 7));
+        }
+        assert_eq!(Words::zeroes(usize::MAX / 2).unwrap_err(), Errno::NOMEM);
     }
 }

@@ -93,6 +93,7 @@ use crate::failure::Failure;
 pub use crate::ftl_section::{FtlKind, FtlSection, Interface, RandomWriteArea};
 use crate::small_file::{self, SmallFileError};
 use openftl_core::units::{ByteSize, Poll, Share};
+use openftl_core::word::plainly;
 use openftl_media::parts::PARTS_MAX;
 use openftl_media::{Durability, PartKind, PartName, Profile, ProfileError};
 use openftl_nvme::Nqn;
@@ -316,7 +317,10 @@ impl DriveDescription {
     /// # Errors
     /// The reason, which names line and field.
     pub fn parse(text: &str) -> Result<DriveDescription, String> {
-        let file: DriveDescription = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        let file: DriveDescription = toml::from_str(text).map_err(|error| {
+            let told = error.to_string().replace(error.message(), &plainly(error.message()));
+            told.trim_end().to_owned()
+        })?;
         file.check_namespaces()?;
         let kind = file.ftl.kind.unwrap_or(FtlKind::Block);
         if file.namespaces.is_empty() {

@@ -16,6 +16,7 @@
 
 use openftl_core::geometry::Latency;
 use openftl_core::units::Share;
+use openftl_core::word::plainly;
 use openftl_core::{BLOCK_BYTES, Geometry, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -221,7 +222,7 @@ impl Profile {
     pub fn parse(text: &str) -> Result<Profile, ProfileError> {
         let profile: Profile = toml::from_str(text).map_err(|error| ProfileError::Text {
             line: error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count()),
-            message: error.message().to_owned(),
+            message: plainly(error.message()),
         })?;
         profile.validate()?;
         Ok(profile)

@@ -77,7 +77,7 @@ const SCRUB_INTERVAL_DEFAULT: Interval = Interval::days(7);
 const POLL_MAX: Nanos = Nanos::from_millis(1_000);
 
 /// The most threads that move bytes: more than there are cores in one socket of most machines.
-const REACTORS_MAX: usize = 64;
+pub const REACTORS_MAX: usize = 64;
 
 /// Frames for requests under way: two of NBD's longest, 32 MiB each.
 const HOST_FRAMES: u32 = 16_384;

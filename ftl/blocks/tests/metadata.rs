@@ -8,13 +8,14 @@ use openftl_media::{
     ChunkDescriptor, Command, Completion, Media, MediaError, Notification, Profile, QueueFull, Status, Tag,
 };
 use openftl_parts::flash::oob::BlockKind;
+use openftl_parts::journal::recovery_report::STEPS;
 use openftl_parts::journal::superblock::LOG_GAPS_MAX;
 use openftl_parts::open_error::OpenError;
 use openftl_parts::{Access, Config, Durability, IoError};
 use openftl_sim::played::Played;
 use openftl_sim::stage::Stage;
 use openftl_sim::wire::Wire;
-use openftl_sim::world::{World, config};
+use openftl_sim::world::{World, config, profile};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 const DAMAGES: [Damage; 3] = [Damage::Unreadable, Damage::Corrupted, Damage::Offline];
@@ -102,9 +103,7 @@ fn what_was_there_once_is_soon_there_twice_again() {
         Damage::Unreadable.strike_all(&mut world, places);
         world.recover().unwrap();
         let report = world.ftl().recovery_report().single_copies.join("\n");
-        if copy == 0 {
-            assert!(report.contains(&format!("checkpoint {}: copy 0 lacks", before.checkpoint.sequence)), "{report}");
-        }
+        assert!(report.contains(&format!("checkpoint {}: copy {copy} lacks", before.checkpoint.sequence)), "{report}");
         assert!(report.contains(&format!("log: copy {copy} lacks")), "{report}");
         idle(&mut world);
         world.power_cut(false);
@@ -120,6 +119,41 @@ fn what_was_there_once_is_soon_there_twice_again() {
         Damage::Unreadable.strike_all(&mut world, places);
         expect_all_there(&mut world, "the other copy");
     }
+}
+
+/// Who opens a drive reads each block of its checkpoint once, and so half of each copy where the copies are alike.
+#[test]
+fn a_checkpoint_is_read_once_and_twice_by_who_only_looks() {
+    let steps = STEPS.iter().position(|name| *name == "load checkpoint").unwrap();
+    let mut world = cut_off(5);
+    for (access, times) in [(Access::Inspect, 2), (Access::ReadWrite, 1)] {
+        world.open(access).unwrap();
+        let blocks = u64::from(world.ftl().superblock().checkpoint.blocks);
+        assert!(blocks > 1, "{blocks}");
+        assert_eq!(world.ftl().recovery_report().steps[steps].blocks_read, times * blocks, "{access:?}");
+        if access == Access::Inspect {
+            world.ftl = None;
+        }
+    }
+}
+
+/// A recovery reads all of the log at once, and a group has one channel.
+#[test]
+fn chunks_of_the_log_that_follow_each_other_are_in_different_groups() {
+    let config = Config { checkpoint_log_blocks: Some(48), ..config(700, 13) };
+    let mut world = World::new(profile("tiny", &[("groups = 2", "groups = 6")]), config, 20, 13);
+    let format = world.wire.geometry().format();
+    let mut followed = 0;
+    for _ in 0..400 {
+        world.operation(30);
+        world.flush();
+        for copy in &world.ftl().superblock().log_chunks.clone() {
+            let groups: Vec<u32> = copy.iter().map(|chunk| format.group_of(format.pu_of(ChunkId(*chunk)))).collect();
+            assert!(groups.windows(2).all(|pair| pair[0] != pair[1]), "{groups:?}");
+            followed += groups.len() - 1;
+        }
+    }
+    assert!(followed > 100 && world.ftl().statistics().checkpoints > 5, "{followed}");
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod stripes;
 
 pub use entry::{Entry, Place, Width, Word};
 
+use openftl_core::memory::Words;
 use openftl_core::{BLOCK_BYTES, Ppa};
 use std::ops::Range;
 
@@ -102,7 +103,7 @@ const COMPARED: usize = 16;
 
 /// The map, in words of 32 bits.
 pub struct Mapping {
-    words: Vec<u32>,
+    words: Words,
     /// Entries that are not [`Entry::UNMAPPED`], by region.
     regions: Vec<u16>,
     /// Regions with such entries, by span.
@@ -111,14 +112,15 @@ pub struct Mapping {
 
 impl Mapping {
     /// A map of `blocks` logical blocks, none of them written.
+    ///
+    /// # Panics
+    /// If the system has no memory for it.
     #[must_use]
     pub fn new(blocks: u64) -> Mapping {
         let regions = (blocks as usize).div_ceil(REGION_ENTRIES);
-        Mapping {
-            words: vec![u32::of(Entry::UNMAPPED); blocks as usize],
-            regions: vec![0; regions],
-            spans: vec![0; regions.div_ceil(SPAN_REGIONS)],
-        }
+        let mut words = Words::zeroes(blocks as usize).expect("the system has memory for the map");
+        words.fill(u32::of(Entry::UNMAPPED));
+        Mapping { words, regions: vec![0; regions], spans: vec![0; regions.div_ceil(SPAN_REGIONS)] }
     }
 
     /// Logical blocks in the map.
@@ -325,7 +327,7 @@ mod tests {
                 assert_eq!(one.load(first, &words), None);
                 (first..blocks.min(first + REGION_ENTRIES)).for_each(|block| other.set(block as u64, entry(block)));
             }
-            assert!(one.words == other.words && one.regions == other.regions && one.spans == other.spans, "{round}");
+            assert!(*one.words == *other.words && one.regions == other.regions && one.spans == other.spans, "{round}");
         }
         let mut words = [<[u8; 4]>::of(Entry::UNMAPPED); REGION_ENTRIES];
         words[7] = Word::of(Entry::buffer(Frame(1)));

@@ -12,6 +12,7 @@
 //! what it does not know; a request with an unknown field is refused.
 
 use openftl_core::ChunkName;
+use openftl_core::word::plainly;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -231,8 +232,9 @@ pub fn request_line(request: &Request) -> Vec<u8> {
 pub fn parse_request(line: &[u8]) -> Result<Request, Refusal> {
     let malformed = |what: &dyn std::fmt::Display| Refusal::new(RefusalKind::Malformed, what);
     let example = r#"write a request like {"version":1,"command":"stats"}"#;
-    let mut request: Map<String, Value> = serde_json::from_slice(line)
-        .map_err(|error| malformed(&format_args!("the request is not understood: {error}")).fix(example))?;
+    let mut request: Map<String, Value> = serde_json::from_slice(line).map_err(|error| {
+        malformed(&format_args!("the request is not understood: {}", plainly(&error.to_string()))).fix(example)
+    })?;
     match request.remove("version") {
         Some(Value::Number(version)) if version.as_u64() == Some(VERSION) => {}
         Some(other) => {
@@ -250,7 +252,7 @@ pub fn parse_request(line: &[u8]) -> Result<Request, Refusal> {
         Some(other) => return Err(malformed(&format_args!("namespace {other} is no text").to_string()).fix(example)),
     };
     let command = serde_json::from_value(Value::Object(request))
-        .map_err(|error| malformed(&format_args!("the request is not understood: {error}")))?;
+        .map_err(|error| malformed(&format_args!("the request is not understood: {}", plainly(&error.to_string()))))?;
     Ok(Request { command, namespace })
 }
 
@@ -422,7 +424,7 @@ mod tests {
         );
         refused(
             "[1]",
-            expect!["the request is not understood: invalid type: sequence, expected a map at line 1 column 0"],
+            expect!["the request is not understood: a list stands where an object belongs at line 1 column 0"],
         );
         refused(r#"{"command":"stats"}"#, expect!["the request has no version"]);
         refused(r#"{"version":2,"command":"stats"}"#, expect!["version 2 is not understood; this drive speaks 1"]);
@@ -443,7 +445,7 @@ mod tests {
         );
         refused(
             r#"{"version":1,"command":"fail-read","block":-1}"#,
-            expect!["the request is not understood: invalid value: integer `-1`, expected u64"],
+            expect!["the request is not understood: the number -1 stands where a whole number from 0 on belongs"],
         );
         refused(
             r#"{"version":1,"command":"wear","chunk":"first","resets":1}"#,

@@ -3,6 +3,7 @@
 use super::drive_flags::DriveFlags;
 use super::number::whole;
 use crate::log::{self, Levels};
+use crate::serve::REACTORS_MAX;
 use clap::{Args, ValueEnum};
 use openftl_core::units::Poll;
 use openftl_drive::description::{Timing, Tls};
@@ -108,7 +109,7 @@ pub struct Serve {
     pub poll: Option<Poll>,
     /// Threads that move the bytes of sockets, with TLS encrypt and decrypt them, up to 64. The first one owns the drives and does all
     /// else: useful for many busy hosts on a machine with cores to spare [default: 1].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1, REACTORS_MAX as u64))]
     pub reactors: Option<usize>,
     /// Write what hosts ask of blocks and zones to this new file, as fio's I/O log: a load for `bench`, `compare` and `sweep`
     /// (trace:FILE), and for fio's --read_iolog.

@@ -17,6 +17,8 @@ fn prepare(folder: &Path) {
     file("broken.toml", "[media\n");
     file("nand.toml", "name = \"x\"\n");
     file("empty.toml", "");
+    file("typed.toml", "[media]\nprofile = 5\n");
+    file("typed-nand.toml", "name = \"x\"\ndescription = \"y\"\ngroups = \"eight\"\n");
     std::fs::create_dir(folder.join("dir")).unwrap();
     assert!(answered(folder, "create disk.oftl --profile tiny --capacity 1MiB").status.success());
 }

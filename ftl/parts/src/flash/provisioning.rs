@@ -460,16 +460,17 @@ impl Provisioning {
         let groups = self.free_in_group.len() as u32;
         let copies = METADATA_COPIES as u32;
         let homes = (groups + copies - 1 - copy as u32) / copies;
-        let preferred = if homes == 0 { 0 } else { copy as u32 + turn % homes * copies };
+        // Where the one whose turn it is has none to spare, those behind it: chunks that are read at once are rarely in one group.
+        let homes = (0..homes).map(|behind| copy as u32 + (turn + behind) % homes * copies);
         // A group's reserve only if the device is resetting another chunk of the group: relocation could not go on without,
         // and a reset that waits for the log may wait for the very chunk that is wanted.
         let left = |group: u32| match self.free_in_group(group) {
             0 => 0,
             free => free + self.resetting_in_group[group as usize],
         };
-        let others = (0..groups).filter(|group| groups == 1 || group % copies == copy as u32);
-        let group = std::iter::once(preferred)
-            .chain(others)
+        let only = (groups == 1).then_some(0);
+        let group = homes
+            .chain(only)
             .find(|group| self.host_chunks_in_group(*group) > 0)
             .or_else(|| (0..groups).max_by_key(|group| (left(*group), Reverse(*group))))?;
         let kept = if has_reserves { 0 } else { RELOCATION_RESERVE_CHUNKS };
@@ -638,6 +639,22 @@ mod tests {
             let used: rustc_hash::FxHashSet<u32> = homes.concat().into_iter().collect();
             assert_eq!(used.len() as u32, groups.max(2), "turns go round: {homes:?}");
         }
+    }
+
+    #[test]
+    fn the_turn_of_a_home_without_room_goes_to_the_one_behind_it() {
+        let geometry = Geometry { groups: 8, chunks_per_pu: 128, ..Geometry::tiny() };
+        let format = geometry.format();
+        let plan = Plan::new(&geometry, &Config { capacity_blocks: 512, ..Config::default() }).unwrap();
+        let mut provisioning = Provisioning::new(&geometry, &plan);
+        for chunk in geometry.chunk_ids().filter(|chunk| format.group_of(format.pu_of(*chunk)) != 4) {
+            provisioning.give(chunk, 0);
+        }
+        let groups = [0, 1, 2, 3, 4].map(|turn| {
+            let chunk = provisioning.take(Claim::Log { copy: 0, turn }).unwrap();
+            format.group_of(format.pu_of(chunk))
+        });
+        assert_eq!(groups, [0, 2, 6, 6, 0]);
     }
 
     /// Found by the explorer: a worn-out drive gave its last free chunk to relocation while the log waited for one. What

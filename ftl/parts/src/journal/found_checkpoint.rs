@@ -1,4 +1,12 @@
-//! What is found of a checkpoint when a drive is opened: one copy, and the other where blocks of the first are lost.
+//! What is found of a checkpoint when a drive is opened: one copy of each block, and the other where that is lost.
+//!
+//! ```text
+//!   copy 0   ■ ■ ■ ■ ■ ■ □ □ □ □ □ □  ┊  ■ ■ ■ □ □ □        each extent: the first half of it of one copy,
+//!   copy 1   □ □ □ □ □ □ ■ ■ ■ ■ ■ ■  ┊  □ □ □ ■ ■ ■        the second half of the other
+//! ```
+//!
+//! So the dies of both copies read side by side, if the copies are alike: where a program failed in one they are not, and
+//! it is all of one copy, then all of the other. What is left is read where anything is missing, or by who only looks.
 
 use crate::flash::chunk_table::ChunkTable;
 use crate::flash::chunks::Chunks;
@@ -6,7 +14,7 @@ use crate::flash::oob::BlockKind;
 use crate::flash::scan::{Scan, interleaved};
 use crate::flash::seals::Seals;
 use crate::journal::checkpoint::{BodyLayout, CHUNK_RESETS, CHUNK_RETIRED, CHUNK_SUSPECT, CHUNKS_PER_BLOCK};
-use crate::journal::superblock::Superblock;
+use crate::journal::superblock::{Extent, Superblock};
 use crate::map::demand::DemandMap;
 use crate::map::directory::Places;
 use crate::map::{ENTRIES_PER_BLOCK, Entry, Map, Place};
@@ -14,6 +22,7 @@ use crate::open_error::OpenError;
 use crate::words::{Access, METADATA_COPIES};
 use openftl_core::{ChunkId, Clock, Ppa};
 use openftl_media::Media;
+use rustc_hash::FxHashSet;
 
 /// A checkpoint as it was found: map entries and resets are where they belong, the rest is here.
 #[derive(Default)]
@@ -35,8 +44,8 @@ pub struct FoundCheckpoint {
 }
 
 impl FoundCheckpoint {
-    /// Reads the checkpoint that `superblock` names into `mapping` and `table`. Who opens a drive to use it reads the second
-    /// copy only for what the first lacks; who looks at it reads both.
+    /// Reads the checkpoint that `superblock` names into `mapping` and `table`. Who opens a drive to use it reads each block in one copy
+    /// if none is missing then; who looks at it reads both copies.
     ///
     /// # Errors
     /// If its size is not that of this drive's.
@@ -61,13 +70,16 @@ impl FoundCheckpoint {
         }
         let mut found = FoundCheckpoint { have: vec![false; blocks as usize], ..FoundCheckpoint::default() };
         let chunk_order: Vec<ChunkId> = chunks.geometry.chunk_ids().collect();
-        for copy in 0..METADATA_COPIES {
-            if access == Access::ReadWrite && found.have.iter().all(|have| *have) {
-                break;
+        let mut in_copies = [const { Vec::new() }; METADATA_COPIES];
+        in_copies.fill(vec![false; blocks as usize]);
+        let of_second: FxHashSet<u32> = superblock.checkpoint.copies[1].iter().map(|extent| extent.chunk).collect();
+        let format = chunks.geometry.format();
+        for pass in 0..METADATA_COPIES {
+            if access == Access::ReadWrite && pass > 0 && found.have.iter().all(|have| *have) {
+                return Ok(found);
             }
-            let mut in_copy = vec![false; blocks as usize];
-            let places = places(chunks, superblock, copy);
-            scan.read(media, clock, &places, |_, frames, frame, oob| {
+            let places = places(chunks, superblock, pass);
+            scan.read(media, clock, &places, |ppa, frames, frame, oob| {
                 let is_of_this = |oob: &crate::flash::oob::Oob| {
                     oob.kind == BlockKind::Checkpoint
                         && oob.sequence == superblock.checkpoint.sequence
@@ -75,13 +87,13 @@ impl FoundCheckpoint {
                 };
                 let Some(oob) = oob.filter(is_of_this) else { return };
                 let index = oob.address as usize;
-                in_copy[index] = true;
+                in_copies[usize::from(of_second.contains(&format.chunk_of(ppa).0))][index] = true;
                 if !std::mem::replace(&mut found.have[index], true) {
                     found.take(index, layout, frames.bytes(frame), &chunk_order, map, table);
                 }
             });
-            found.lacking[copy] = in_copy.iter().filter(|have| !**have).count() as u32;
         }
+        found.lacking = in_copies.map(|in_copy| in_copy.iter().filter(|have| !**have).count() as u32);
         Ok(found)
     }
 
@@ -200,13 +212,24 @@ impl FoundCheckpoint {
     }
 }
 
-/// Where blocks of one copy may be read.
-fn places(chunks: &Chunks, superblock: &Superblock, copy: usize) -> Vec<Ppa> {
+/// Where blocks may be read in one pass.
+fn places(chunks: &Chunks, superblock: &Superblock, pass: usize) -> Vec<Ppa> {
     let format = chunks.geometry.format();
-    let written = superblock.checkpoint.copies[copy].iter().flat_map(|extent| {
-        let chunk = ChunkId(extent.chunk);
-        let last = extent.first.saturating_add(extent.blocks).min(chunks.readable(chunk));
-        (extent.first..last).map(move |block| format.ppa(chunk, block))
+    let copies = &superblock.checkpoint.copies;
+    let lengths = |copy: usize| copies[copy].iter().map(|extent| extent.blocks);
+    let are_alike = lengths(0).eq(lengths(1));
+    let extents =
+        copies.iter().enumerate().flat_map(|(copy, extents)| extents.iter().map(move |of| (of, copy == pass)));
+    let written = extents.flat_map(|(&Extent { chunk, first, blocks }, is_in_turn)| {
+        let (chunk, end) = (ChunkId(chunk), first.saturating_add(blocks));
+        let middle = first.saturating_add(blocks / 2);
+        let part = match (are_alike, is_in_turn) {
+            (true, true) => first..middle,
+            (true, false) => middle..end,
+            (false, true) => first..end,
+            (false, false) => 0..0,
+        };
+        (part.start..part.end.min(chunks.readable(chunk))).map(move |block| format.ppa(chunk, block))
     });
     interleaved(format, written)
 }

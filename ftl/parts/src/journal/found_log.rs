@@ -260,7 +260,8 @@ impl FoundLog {
 
     /// Chunks in which programs failed since the checkpoint began, as blocks that count say.
     pub fn suspects(&self) -> impl Iterator<Item = ChunkId> {
-        let records = self.blocks.range(..self.end).flat_map(|(_, block)| log_block::records(&block.words).flatten());
+        let blocks = self.blocks.range(..self.end).filter(|(_, block)| log_block::has_marks(&block.words));
+        let records = blocks.flat_map(|(_, block)| log_block::records(&block.words).flatten());
         records.filter_map(|record| match record {
             Record::Suspect { chunk } => Some(chunk),
             _ => None,
@@ -337,6 +338,9 @@ impl FoundLog {
             let is_in_doubt = *lsn >= self.durable_below;
             if is_in_doubt && !replayed.is_in_doubt {
                 replayed.begin_doubt(map, format);
+            }
+            if let Map::Whole(mapping) = &*map {
+                mapping.fetch(log_block::mapped(&block.words));
             }
             for record in log_block::records(&block.words) {
                 match record {

@@ -294,26 +294,51 @@ pub fn header(drive: u64, lsn: u64, durable_below: u64, words: usize) -> Header 
 }
 
 /// The records in the words of one block. None spans two blocks. `None` marks a word that means nothing.
-pub fn records(words: &[[u8; 8]]) -> impl Iterator<Item = Option<Record>> {
-    let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
-    std::iter::from_fn(move || {
-        // Uppermost bits of the next record, which has room for as many numbers as it says.
+#[must_use]
+pub fn records(words: &[[u8; 8]]) -> Records<'_> {
+    Records { words: words.iter() }
+}
+
+/// Whether any word is a mark, or announced by one: nearly all blocks say only where blocks are.
+pub fn has_marks(words: &[[u8; 8]]) -> bool {
+    // Without an exit from the loop the compiler makes it wide.
+    words.iter().fold(false, |any, word| any | (u64::from_le_bytes(*word) as u32 == MARKER))
+}
+
+/// See [`records`].
+pub struct Records<'a> {
+    words: std::slice::Iter<'a, [u8; 8]>,
+}
+
+impl Iterator for Records<'_> {
+    type Item = Option<Record>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Option<Record>> {
+        let word = u64::from_le_bytes(*self.words.next()?);
+        let (low, high) = (word as u32, (word >> 32) as u32);
+        if low == MARKER {
+            return self.marked(high);
+        }
+        let ppa = Ppa(u64::from(high) & NARROW);
+        Some(Some(Record::Mapped { block: low.into(), ppa, last: high >> 31 != 0 }))
+    }
+}
+
+impl Records<'_> {
+    fn word(&mut self) -> Option<u64> {
+        self.words.next().map(|word| u64::from_le_bytes(*word))
+    }
+
+    /// The next record, which begins with a mark whose upper half this is.
+    #[inline(never)]
+    fn marked(&mut self, mut high: u32) -> Option<Option<Record>> {
+        // Uppermost bits of the record, which has room for as many numbers as it says.
         let mut upper: Option<[u64; 3]> = None;
         loop {
-            let Some(word) = words.next() else {
-                return upper.map(|_| None);
-            };
-            let (low, high) = (word as u32, (word >> 32) as u32);
             let [first, second, third] = upper.unwrap_or_default();
             let are_of_addresses =
                 |bits: [u64; 2]| bits.iter().all(|bits| *bits < 1 << (ADDRESS_BITS_MAX - NARROW_BITS));
-            if low != MARKER {
-                let block = u64::from(low) | first << NARROW_BITS;
-                let ppa = Ppa(u64::from(high) & NARROW | second << NARROW_BITS);
-                let is_possible =
-                    are_of_addresses([second, 0]) && third == 0 && (first == 0 || low >> NARROW_BITS == 0);
-                return Some(is_possible.then_some(Record::Mapped { block, ppa, last: high >> 31 != 0 }));
-            }
             let (mark, above) = match high & ((1 << ABOVE_MARK) - 1) {
                 mark @ (MARK_MERGE | MARK_PAGE | MARK_UPPER) => (mark, high >> ABOVE_MARK),
                 _ => (high, 0),
@@ -328,19 +353,19 @@ pub fn records(words: &[[u8; 8]]) -> impl Iterator<Item = Option<Record>> {
                     return Some((second == 0 && third == 0).then_some(Record::MergeBegan { page }));
                 }
                 MARK_PAGE if are_of_addresses([second, third]) => {
-                    return Some(words.next().map(|word| {
+                    return Some(self.word().map(|word| {
                         let places = [(word as u32, second), ((word >> 32) as u32, third)];
                         Record::Page { page, places: places.map(|(low, upper)| Entry::join(low, upper as u16)) }
                     }));
                 }
                 MARK_TRIM if third == 0 => {
-                    return Some(words.next().map(|word| Record::Trimmed {
+                    return Some(self.word().map(|word| Record::Trimmed {
                         first: word & u64::from(u32::MAX) | first << 32,
                         blocks: word >> 32 | second << 32,
                     }));
                 }
                 MARK_OPENED | MARK_COPIED | MARK_SUSPECT if upper.is_none() => {
-                    return Some(words.next().and_then(|word| {
+                    return Some(self.word().and_then(|word| {
                         let (low, high) = (word as u32, (word >> 32) as u32);
                         match mark {
                             MARK_OPENED => Some(Record::Opened { chunk: ChunkId(low), seal: high }),
@@ -351,8 +376,27 @@ pub fn records(words: &[[u8; 8]]) -> impl Iterator<Item = Option<Record>> {
                 }
                 _ => return Some(None),
             }
+            let Some(word) = self.word() else {
+                return upper.map(|_| None);
+            };
+            let low = word as u32;
+            high = (word >> 32) as u32;
+            if low != MARKER {
+                let [first, second, third] = upper.unwrap_or_default();
+                let block = u64::from(low) | first << NARROW_BITS;
+                let ppa = Ppa(u64::from(high) & NARROW | second << NARROW_BITS);
+                let is_possible =
+                    are_of_addresses([second, 0]) && third == 0 && (first == 0 || low >> NARROW_BITS == 0);
+                return Some(is_possible.then_some(Record::Mapped { block, ppa, last: high >> 31 != 0 }));
+            }
         }
-    })
+    }
+}
+
+/// The logical blocks that the records of one block map, as far as a word of their own says it: a few others among them do no
+/// harm where their entries are only [fetched](crate::map::Mapping::fetch).
+pub fn mapped(words: &[[u8; 8]]) -> impl Iterator<Item = u64> {
+    words.iter().map(|word| u64::from(u64::from_le_bytes(*word) as u32)).filter(|low| *low != u64::from(MARKER))
 }
 
 /// The rows of the table in `docs/FORMAT.md`.

@@ -90,8 +90,12 @@ impl Log {
         let first = self.copies[copy].chunks.len();
         // On a worn-out drive chunks are scarce.
         let most = if flash.read_only.is_none() { flash.plan.log_successors as usize } else { 1 };
-        for number in 0..most {
-            let Some(chunk) = flash.provisioning.take(Claim::Log { copy, turn: (first + number) as u32 }) else {
+        for _ in 0..most {
+            // A recovery reads all of them at once: the next is not in the group of the last.
+            let last =
+                self.copies[copy].chunks.back().map(|last| flash.format.group_of(flash.format.pu_of(last.chunk)));
+            let turn = last.map_or(0, |group| group / METADATA_COPIES as u32 + 1);
+            let Some(chunk) = flash.provisioning.take(Claim::Log { copy, turn }) else {
                 break;
             };
             flash.chunks.set_usage(chunk, ChunkUse::Metadata);
