@@ -173,8 +173,8 @@ fn wrong_words_on_the_command_line_are_named() {
     );
     check(&["serve", drive.file(), "--nbd", "somewhere"], &["nbd", "somewhere"]);
     check(&["serve", drive.file(), "--poll", "5s", "--nbd", "unix:/nowhere"], &["poll", "1ms"]);
-    check(&["serve", drive.file(), "--reactors", "0", "--nbd", "unix:/nowhere"], &["reactors = 0", "1 to 64"]);
-    check(&["serve", drive.file(), "--reactors", "65", "--nbd", "unix:/nowhere"], &["reactors = 65", "1 to 64"]);
+    check(&["serve", drive.file(), "--reactors", "0", "--nbd", "unix:/nowhere"], &["--reactors", "'0'", "1 to 64"]);
+    check(&["serve", drive.file(), "--reactors", "65", "--nbd", "unix:/nowhere"], &["--reactors", "'65'", "1 to 64"]);
     check(&["serve", drive.file(), "--timing", "later", "--nbd", "unix:/nowhere"], &["later", "instant"]);
     assert!(!std::path::Path::new(file).exists(), "a command that is refused leaves no file");
 }

@@ -17,6 +17,10 @@ fn prepare(folder: &Path) {
     file("broken.toml", "[media\n");
     file("nand.toml", "name = \"x\"\n");
     file("empty.toml", "");
+    file(
+        "crowded.toml",
+        "[media]\nprofile = \"cosmos\"\ncapacity = \"64MiB\"\nstore = \"ram\"\n\n[host]\nreactors = 65\n",
+    );
     file("typed.toml", "[media]\nprofile = 5\n");
     file("typed-nand.toml", "name = \"x\"\ndescription = \"y\"\ngroups = \"eight\"\n");
     std::fs::create_dir(folder.join("dir")).unwrap();
