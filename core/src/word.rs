@@ -44,7 +44,8 @@ pub fn plainly(message: &str) -> String {
     let expected = match expected {
         "u8" => "a whole number from 0 to 255 belongs",
         "u16" => "a whole number from 0 to 65535 belongs",
-        "u32" | "u64" | "usize" => "a whole number from 0 on belongs",
+        "u32" => "a whole number from 0 to 4294967295 belongs",
+        "u64" | "usize" => "a whole number from 0 on belongs",
         "i8" | "i16" | "i32" | "i64" => "a whole number belongs",
         "f32" | "f64" => "a number belongs",
         "a boolean" => "true or false belongs",
@@ -77,7 +78,7 @@ mod tests {
         let pairs = [
             (
                 "invalid type: string \"eight\", expected u32",
-                "the text \"eight\" stands where a whole number from 0 on belongs",
+                "the text \"eight\" stands where a whole number from 0 to 4294967295 belongs",
             ),
             (
                 "invalid value: integer `-1`, expected u64",

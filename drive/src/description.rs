@@ -318,8 +318,9 @@ impl DriveDescription {
     /// The reason, which names line and field.
     pub fn parse(text: &str) -> Result<DriveDescription, String> {
         let file: DriveDescription = toml::from_str(text).map_err(|error| {
-            let told = error.to_string().replace(error.message(), &plainly(error.message()));
-            told.trim_end().to_owned()
+            let told = error.to_string();
+            let (told, message) = (told.trim_end(), error.message());
+            told.strip_suffix(message).map_or_else(|| told.to_owned(), |place| format!("{place}{}", plainly(message)))
         })?;
         file.check_namespaces()?;
         let kind = file.ftl.kind.unwrap_or(FtlKind::Block);

@@ -70,8 +70,7 @@ impl FoundCheckpoint {
         }
         let mut found = FoundCheckpoint { have: vec![false; blocks as usize], ..FoundCheckpoint::default() };
         let chunk_order: Vec<ChunkId> = chunks.geometry.chunk_ids().collect();
-        let mut in_copies = [const { Vec::new() }; METADATA_COPIES];
-        in_copies.fill(vec![false; blocks as usize]);
+        let mut in_copies: [Vec<bool>; METADATA_COPIES] = std::array::from_fn(|_| vec![false; blocks as usize]);
         let of_second: FxHashSet<u32> = superblock.checkpoint.copies[1].iter().map(|extent| extent.chunk).collect();
         let format = chunks.geometry.format();
         for pass in 0..METADATA_COPIES {
