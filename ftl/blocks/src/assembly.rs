@@ -19,6 +19,7 @@ use openftl_parts::accounts::life::Life;
 use openftl_parts::accounts::statistics::{GroupStatistics, Statistics};
 use openftl_parts::config::{Config, RelocateBy};
 use openftl_parts::flash::allowance::Allowance;
+use openftl_parts::flash::backlog::Backlog;
 use openftl_parts::flash::chunk_table::{ChunkTable, ChunkUse};
 use openftl_parts::flash::chunks::Chunks;
 use openftl_parts::flash::oob::{BlockKind, Oob};
@@ -264,6 +265,7 @@ impl<M: Media> BlockFtl<M> {
             format,
             units: Units::new(&geometry),
             reads: Default::default(),
+            backlog: if map_pages.is_some() { Backlog::new(format) } else { Backlog::default() },
             resets: Resets::new(good, good_min),
             meetings: Meetings::new(groups),
             statistics: Statistics {

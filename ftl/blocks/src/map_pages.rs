@@ -171,7 +171,8 @@ pub(crate) struct MapPages {
     /// Changes beyond which pages are merged. Reads that find no page in memory lower it, so that there is room for more pages;
     /// writes raise it, so that each merge takes more in.
     changes_wanted: u32,
-    turns: u32,
+    /// Chunks that each copy has begun: they go to one group after the other.
+    turns: [u32; METADATA_COPIES],
     /// The last time that a chunk was wanted there was none to be had.
     stalled: bool,
     invalid: Vec<Ppa>,
@@ -212,7 +213,7 @@ impl MapPages {
             cared_at: None,
             sequence,
             changes_wanted: plan.changes_max as u32,
-            turns: 0,
+            turns: [0; METADATA_COPIES],
             stalled: false,
             invalid: Vec::new(),
             search: Search::default(),
@@ -391,9 +392,10 @@ impl BlockFtl {
         let frames = pages.batch_frames.pop().expect("there is one");
         for (index, merge) in merges.iter().enumerate() {
             let Some(copies) = merge.from else { continue };
-            let owner = Owner { page: merge.page, copy: 0, what: For::Merge, tries: 0 };
+            let copy = self.flash.backlog.least(self.flash.format, copies);
+            let owner = Owner { page: merge.page, copy, what: For::Merge, tries: 0 };
             let id = self.flash.reads.begin(Reader::Map, owner.encode());
-            self.flash.reads.get_mut(id).add(copies[0], frames[index]);
+            self.flash.reads.get_mut(id).add(copies[copy], frames[index]);
             self.flash.statistics.map_pages_read += 1;
             self.flash.submit_read(id);
             reading += 1;

@@ -13,6 +13,7 @@
 //! over ([`Flash::hand_over`]) when they have acted. So no part ever knows what the device is.
 
 pub mod allowance;
+pub mod backlog;
 pub mod bad_chunks;
 pub mod chunk_table;
 pub mod chunks;
@@ -39,6 +40,7 @@ use crate::flash::seals::Seals;
 use crate::flash::units::{OpenId, UnitId, Units};
 use crate::words::{Label, Phase, Purpose, ReadOnlyReason};
 use allowance::Allowance;
+use backlog::Backlog;
 pub use bad_chunks::Reset;
 use openftl_core::{AddressFormat, ChunkId, Frame, Frames, Geometry, Ppa, PuId, Time, VECTOR_BLOCKS_MAX};
 use openftl_media::{Blocks, Command, Completion, Media, Tag};
@@ -70,6 +72,8 @@ pub struct Flash {
     pub units: Units,
     /// Reads under way.
     pub reads: Reads,
+    /// What each parallel unit has to do, where somebody asks.
+    pub backlog: Backlog,
     /// Chunks on their way to be free.
     pub resets: Resets,
     /// Where collection works, and which requests meet it.
@@ -289,6 +293,7 @@ impl Flash {
     /// Has a command handed to the device, after those before it.
     #[inline]
     pub fn submit(&mut self, errand: Errand) {
+        self.count_in_backlog(errand, true);
         self.outbox.push_back(errand);
     }
 
@@ -380,6 +385,7 @@ impl Flash {
     #[inline]
     pub fn came_back(&mut self, completion: &Completion) -> Errand {
         let errand = Errand::from_tag(completion.tag);
+        self.count_in_backlog(errand, false);
         if let Some(group) = self.cleaned_by(errand) {
             self.meetings.cleaning_ended(group);
         }
@@ -390,6 +396,19 @@ impl Flash {
             }
         }
         errand
+    }
+
+    #[inline]
+    fn count_in_backlog(&mut self, errand: Errand, is_more: bool) {
+        if !self.backlog.is_kept() {
+            return;
+        }
+        match errand {
+            Errand::Unit(unit) => self.backlog.unit(self.format, self.units.unit(unit), is_more),
+            Errand::Read(read) => self.backlog.read(self.format, self.reads.get(read), is_more),
+            Errand::Reset(chunk) => self.backlog.reset(self.format, chunk, is_more),
+            Errand::Flush => {}
+        }
     }
 
     /// The group in which `errand` is a command of collection.

@@ -34,8 +34,8 @@ impl BlockFtl {
             pages.open[copy] = Some(self.flash.units.open(chunk, next));
             return pages.open[copy];
         }
-        pages.turns += 1;
-        let turn = pages.turns;
+        let turn = pages.turns[copy];
+        pages.turns[copy] = turn.wrapping_add(1);
         let open = self.flash.open_chunk(Claim::Metadata { copy, turn }, Label::Ordinary)?;
         let chunk = self.flash.units.chunk(open).chunk;
         self.flash.seals.open(chunk);

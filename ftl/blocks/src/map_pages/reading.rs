@@ -1,6 +1,6 @@
 //! Map pages that reads of the host wait for: read once for all of them, with what is wanted soon.
 
-use super::{CHANGE_STEPS, METADATA_COPIES};
+use super::CHANGE_STEPS;
 use super::{For, Owner, PAGES_AHEAD, READS_OF_LOST, Waiting, paged};
 use crate::block_ftl::BlockFtl;
 use openftl_core::{BLOCK_BYTES, Frame};
@@ -74,8 +74,7 @@ impl BlockFtl {
             let most = pages.plan.changes_max as u32;
             let step = most / CHANGE_STEPS + 1;
             pages.changes_wanted = pages.changes_wanted.saturating_sub(step).max(most / 4);
-            // Half of the pages from either copy, so that all dies read.
-            let copy = page as usize % METADATA_COPIES;
+            let copy = self.flash.backlog.least(self.flash.format, copies);
             let owner = Owner { page, copy, what: For::Host, tries: 0 };
             let id = self.flash.reads.begin(Reader::Map, owner.encode());
             self.flash.reads.get_mut(id).add(copies[copy], frame);

@@ -42,10 +42,11 @@ impl Contents {
         let (entries, entry_bytes) = (size.entries() as usize, size.width().bytes());
         let words = &page[..entries * entry_bytes];
         let plain: Vec<Entry> = (0..entries).map(|index| size.entry(page, index)).collect();
+        let seen = Seen::of(&plain);
         let (mut stripes, mut bases) = (Vec::new(), Vec::new());
         let mut first = 0;
         while first < entries {
-            let (unit, width, len) = longest(&plain[first..], entry_bytes);
+            let (unit, width, len) = longest(&plain[first..], &seen, entry_bytes);
             let base = (bases.len() / entry_bytes) as u16;
             stripes.push(Stripe { first: first as u16, unit: unit as u16, width: width as u16, base });
             for column in 0..width {
@@ -81,12 +82,37 @@ impl Contents {
     }
 }
 
-/// Unit, width and blocks of the stripe that says most of the first `entries`, each of so many bytes, in few bytes.
-fn longest(entries: &[Entry], entry_bytes: usize) -> (usize, usize, usize) {
+/// Bits by which places are told apart.
+const SEEN_BITS: u64 = 1 << 14;
+
+/// Which places the entries of a page name, by their last bits: of a page that was written anywhere it says at once that a place is not
+/// among them.
+struct Seen([u64; SEEN_BITS as usize / 64]);
+
+impl Seen {
+    fn of(entries: &[Entry]) -> Seen {
+        let mut seen = Seen([0; SEEN_BITS as usize / 64]);
+        for entry in entries.iter().filter(|entry| entry.is_on_media()) {
+            let bit = entry.address().0 % SEEN_BITS;
+            seen.0[bit as usize / 64] |= 1 << (bit % 64);
+        }
+        seen
+    }
+
+    /// Whether an entry may name the place of `entry`, which is on media.
+    fn may_have(&self, entry: Entry) -> bool {
+        let bit = entry.address().0 % SEEN_BITS;
+        self.0[bit as usize / 64] >> (bit % 64) & 1 != 0
+    }
+}
+
+/// Unit, width and blocks of the stripe that says most of the first `entries`, each of so many bytes, in few bytes. `seen` has all of the page.
+fn longest(entries: &[Entry], seen: &Seen, entry_bytes: usize) -> (usize, usize, usize) {
     let follows = |pair: &[Entry]| pair[1] == pair[0].following(1);
     let unit = 1 + entries.windows(2).take_while(|pair| follows(pair)).count();
     let mut best = (unit, 1, unit);
-    if !entries[0].is_on_media() {
+    // Where the place behind its first unit is not in the page, no second row begins.
+    if !entries[0].is_on_media() || !seen.may_have(entries[0].following(unit as u32)) {
         return best;
     }
     let mut width = 1;
@@ -98,8 +124,12 @@ fn longest(entries: &[Entry], entry_bytes: usize) -> (usize, usize, usize) {
             let base = entries[at % width * unit];
             base.is_on_media() && entries[*index] == base.following((at / width * unit + within) as u32)
         };
-        let len = (0..entries.len()).take_while(is_as_said).count();
         // Where no second row goes on, what is left of a unit was taken for one.
+        let second = (width + 1) * unit;
+        if second < entries.len() && !is_as_said(&second) {
+            continue;
+        }
+        let len = (0..entries.len()).take_while(is_as_said).count();
         let has_rows = len == entries.len() || len >= (width + 2) * unit;
         // Per byte: a stripe takes eight, and each base as many as an entry.
         if has_rows && len * (8 + entry_bytes * best.1) > best.2 * (8 + entry_bytes * width) {
