@@ -1,19 +1,19 @@
-//! What each parallel unit has to do: for who may choose between two places that hold the same.
+//! The work that each parallel unit has: whoever may read either of two copies chooses by it.
 //!
-//! A die carries out what it has in order, so a read of a die with less to do ends sooner; and where all that may choose do so, no die
-//! waits while another has a queue.
+//! A die carries out its commands in order, so a read of the die with less to do ends sooner. The work is estimated: an FTL does not
+//! know how long a program or a reset takes on this device.
 
 use crate::flash::reads::Read;
 use crate::flash::units::Unit;
 use openftl_core::{AddressFormat, ChunkId, Ppa, PuId};
 
-/// A program takes a die for as long as so many reads.
+/// A program counts as so many reads of one block: a guess, rather low for MLC.
 const PROGRAM_READS: u32 = 8;
 
-/// A reset does, too.
+/// A reset counts as so many.
 const RESET_READS: u32 = 16;
 
-/// Work of each parallel unit that was handed to the device, or is to be, in reads of one block.
+/// Commands of each parallel unit that the device has, or will be handed, weighed in reads of one block.
 #[derive(Default)]
 pub struct Backlog {
     /// By parallel unit; nothing where nobody asks.
