@@ -90,28 +90,25 @@ fn pins_and_large_map_blocks_agree_with_the_model() {
     }
 }
 
-/// While both copies took turns by one count, either went to every other of its groups alone: half of the dies had all
-/// map pages.
+/// While both copies took turns by one count, either went to every other of its groups alone: two of these four groups had all map pages. Once pages
+/// move because chunks run short, chance hides that.
 #[test]
 fn map_pages_are_in_every_group() {
-    for seed in 410..412 {
-        let mut profile = Profile::builtin("tiny").unwrap();
-        (profile.groups, profile.pus_per_group) = (4, 2);
-        let page = PageSize::of(8, Width::Narrow).unwrap();
-        let memory = MapMemory { budget: MapBudget::BeyondLeast(500), policy: CachePolicy::Clock, page };
-        let config = Config { map_memory: Some(memory), ..config(3_000, seed) };
-        let mut world = World::new(profile, config, 20, seed);
-        world.write_all(8);
-        for number in 0..4_000 {
-            world.write(number * 397 % 3_000, 1);
-        }
-        let format = world.wire.geometry().format();
-        let mut in_group = [0; 4];
-        for ppa in map_pages(&mut world).into_values().flatten() {
-            in_group[format.group_of(format.pu_of(format.chunk_of(ppa))) as usize] += 1;
-        }
-        assert!(in_group.iter().all(|pages| *pages > 40), "seed {seed}: {in_group:?}");
+    let mut profile = Profile::builtin("tiny").unwrap();
+    (profile.groups, profile.pus_per_group) = (4, 2);
+    let page = PageSize::of(8, Width::Narrow).unwrap();
+    let memory = MapMemory { budget: MapBudget::BeyondLeast(500), policy: CachePolicy::Clock, page };
+    let mut world = World::new(profile, Config { map_memory: Some(memory), ..config(3_000, 1) }, 20, 1);
+    world.write_all(8);
+    for number in 0..1_000 {
+        world.write(number * 397 % 3_000, 1);
     }
+    let format = world.wire.geometry().format();
+    let mut in_group = [0; 4];
+    for ppa in map_pages(&mut world).into_values().flatten() {
+        in_group[format.group_of(format.pu_of(format.chunk_of(ppa))) as usize] += 1;
+    }
+    assert!(in_group.iter().all(|pages| *pages > 100), "{in_group:?}");
 }
 
 fn paged(pins: &[&str], block: &str) -> World {
