@@ -42,6 +42,7 @@ impl Backlog {
 
     fn change(&mut self, pu: PuId, reads: u32, is_more: bool) {
         let of = &mut self.reads[pu.0 as usize];
+        debug_assert!(is_more || *of >= reads, "a command ends that was not counted when it was submitted");
         *of = if is_more { of.saturating_add(reads) } else { of.saturating_sub(reads) };
     }
 
